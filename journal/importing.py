@@ -25,7 +25,7 @@ CREATE TEMPORARY TABLE projections_import (
 """
 # Whatever the database's default is: the import looks at what others committed while it waited for its turn.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-_IMPORT = "SELECT projections.import_events_v1()"
+_IMPORT = "SELECT projections._import_events_v1()"
 
 
 class ImportResult(NamedTuple):

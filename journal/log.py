@@ -64,7 +64,7 @@ class Queries:
         find: The event with an id, or no row.
         types: The entity types (``entity_type``) that it has, or has had, events of.
         now: Its time (``now``), and the last import (``import_id``) that reads which follow can see, or 0.
-        poll: What is in flight, with the columns of ``poll_writers_v1``; the last import that is known, entity types,
+        poll: What is in flight, with the columns of ``_poll_writers_v1``; the last import that is known, entity types,
             and for each a time to look for events after.
         decode: Makes rows of events envelopes.
     """
@@ -87,18 +87,18 @@ JOURNAL = Queries(
     events="SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     keys="""
     SELECT source_id, seq_nr, db_timestamp, slice
-    FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    FROM projections._read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
     """,
-    heads="SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE)",
-    load="SELECT * FROM projections.load_events_v1($1, $2, $3, $4)",
-    predecessors="SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)",
+    heads="SELECT * FROM projections._read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE)",
+    load="SELECT * FROM projections._load_events_v1($1, $2, $3, $4)",
+    predecessors="SELECT * FROM projections._predecessors_v1($1, $2, $3, $4)",
     source="SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)",
     latest="SELECT projections.latest_seq_nr_v1($1)",
     find="SELECT * FROM projections.find_event_v1($1)",
-    types="SELECT projections.entity_types_v1() AS entity_type",
+    types="SELECT projections._entity_types_v1() AS entity_type",
     now="""
     SELECT
-        coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
+        coalesce(projections._replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
     FROM projections.imports
     """,
     poll=POLL,

@@ -12,7 +12,7 @@ from journal.schema import check_version
 from journal.service import AT_ONCE, WHEN_WOKEN, Service, Step
 from journal.tasks import together
 
-_TAKE = "SELECT projections.take_turn_v1($1, $2)"
+_TAKE = "SELECT projections._take_turn_v1($1, $2)"
 _LOOKS_IN_A_TURN = 4
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "writers_in_flight_sync",
 ]
 
-POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
+POLL = "SELECT * FROM projections._poll_writers_v1($1, $2, $3)"
 """Values: the number of the last import that is known, entity types, and for each a time to look for events after."""
 
 NO_IMPORTS = 2**63 - 1

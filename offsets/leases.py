@@ -23,7 +23,7 @@ SELECT h.*, (SELECT max(v.version) FROM projections.schema_versions AS v) AS sch
 FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS h
 """
 _LEAVE = "SELECT projections.leave_v1($1)"
-_TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
+_TAKE_OVER = "SELECT projections._take_over_v1($1, $2, $3)"
 _RANGES = """
 SELECT
     r.projection_id, r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon,

@@ -16,13 +16,13 @@ SELECT projection_id, name, entity_types, paused, evicted_before, mode FROM proj
 WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
-_REMOVE = "SELECT * FROM projections.remove_projection_v1($1, $2)"
+_REMOVE = "SELECT * FROM projections._remove_projection_v1($1, $2)"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
-_SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
-_SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
+_SET_RANGES = "SELECT projections._set_ranges_v1($1, $2)"
+_SET_OFFSET = "SELECT projections._set_offset_v1($1, $2)"
 
 
-_SET_MODE = "SELECT projections.set_mode_v1($1, $2)"
+_SET_MODE = "SELECT projections._set_mode_v1($1, $2)"
 
 Mode: TypeAlias = Literal["live", "inline"]
 """Who handles events: workers, or those who append them in their transactions, and workers what these leave."""

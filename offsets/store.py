@@ -24,9 +24,9 @@ HANDLED = "projections_handled"
 """The channel on which those who wait are told that a batch was handled."""
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
-_CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
+_CLAIM = "SELECT * FROM projections._claim_range_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
+_FAIL = "SELECT projections._fail_range_v1($1, $2, $3, $4, $5, $6)"
 _SAVE_HORIZONS = """
 SELECT min_slice FROM projections.save_horizons_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 """
@@ -44,14 +44,14 @@ SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-_EVICT = "SELECT projections.evict_offsets_v1($1, $2, $3)"
+_EVICT = "SELECT projections._evict_offsets_v1($1, $2, $3)"
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
 _IS_INLINE = "SELECT mode = 'inline' FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
 SELECT source_id, seq_nr, decision FROM projections.parked_sources
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
 """
-_PARK = "SELECT projections.park_source_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+_PARK = "SELECT projections._park_source_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _ADVANCE_PARKED = """
 UPDATE projections.parked_sources SET seq_nr = $4, decision = 'retry'
 WHERE projection_id = $1 AND source_id = $2 AND seq_nr = $3
@@ -252,7 +252,7 @@ class OffsetStore:
         """Held by whoever stores progress until the outcome is known."""
 
     def life(self) -> tuple[int, int | None, datetime | None]:
-        """Of which database what is remembered is: as ``same_generation_v1`` takes it."""
+        """Of which database what is remembered is: as ``_same_generation_v1`` takes it."""
         if (seen := self.generation) is None:
             return self._beats.answered, None, None
         return self._beats.answered, seen.timeline, seen.started_at

@@ -31,10 +31,10 @@ AND pg_relation_size(c.oid) > 0
 ORDER BY p.from_timestamp
 """
 _BYTES = "SELECT p.bytes FROM projections.partitions AS p WHERE p.table_name = 'events' AND p.name = $1"
-_CLEAN = "SELECT projections.drop_partition_copies_v1()"
-_COPY = "SELECT projections.cluster_partition_v1($1)"
+_CLEAN = "SELECT projections._drop_partition_copies_v1()"
+_COPY = "SELECT projections._cluster_partition_v1($1)"
 _FREEZE = "VACUUM (FREEZE, ANALYZE) projections.events_copy_of_{}"
-_SWAP = "SELECT projections.swap_partition_v1($1, $2, $3)"
+_SWAP = "SELECT projections._swap_partition_v1($1, $2, $3)"
 
 _IN_USE = "55006"
 _OWN_WORDS = {_IN_USE, "PJ050", "0A000", "42704"}

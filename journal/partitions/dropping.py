@@ -22,8 +22,8 @@ __all__ = ["Archive", "DroppedPartition", "UnreadRows", "drop_closed"]
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
 
-_DROP = "SELECT projections.drop_partition_v1($1, $2, $3)"
-_UNREAD = "SELECT u.kind, u.holder, u.unread FROM projections.unread_rows_v1($1) AS u"
+_DROP = "SELECT projections._drop_partition_v1($1, $2, $3)"
+_UNREAD = "SELECT u.kind, u.holder, u.unread FROM projections._unread_rows_v1($1) AS u"
 _COUNT = "SELECT count(*) FROM {} AS e"
 _RELATION = "SELECT p.relation::regclass::text FROM projections.partitions AS p WHERE p.name = $1"
 

@@ -18,9 +18,9 @@ from journal.schema import check_version
 
 __all__ = ["Maintained", "maintain"]
 
-_EXPIRE = "SELECT projections.expire_subscriptions_v1()"
-_FORGET = "SELECT projections.forget_conditions_v1()"
-_FORGET_IDS = "SELECT projections.forget_logged_ids_v1()"
+_EXPIRE = "SELECT projections._expire_subscriptions_v1()"
+_FORGET = "SELECT projections._forget_conditions_v1()"
+_FORGET_IDS = "SELECT projections._forget_logged_ids_v1()"
 
 
 @dataclass(frozen=True, slots=True)

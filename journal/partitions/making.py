@@ -1,7 +1,7 @@
 """
 Partitions in time: made ahead, and emptied out of the default partition where that came too late.
 
-``sql/functions/maintenance/missing_partitions_v1.sql`` says which are missing. Each is made in a short transaction of
+``sql/functions/maintenance/_missing_partitions_v1.sql`` says which are missing. Each is made in a short transaction of
 its own that gives up rather than keep a writer waiting.
 """
 
@@ -15,10 +15,10 @@ from journal.database import Database, Session
 from journal.errors import DatabaseError
 from journal.partitions.settings import check_settings
 
-_MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2, $3)"
+_MISSING = "SELECT * FROM projections._missing_partitions_v1($1, $2, $3)"
 _TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
-_CREATE = "SELECT projections.create_partition_v1($1, $2, $3)"
+_CREATE = "SELECT projections._create_partition_v1($1, $2, $3)"
 
 _OVERLAPS = "42P17"
 BUSY = "another maintenance run is at work"

@@ -35,8 +35,8 @@ AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'projections'
 """
 # Conditions of each kind, where the server has the role that they need.
 _MODELS = """
-SELECT projections.condition_id_v1(c.condition) FROM unnest(ARRAY['TRUE', 'e.seq_nr > 0']) AS c (condition)
-WHERE (SELECT p.proowner FROM pg_proc AS p WHERE p.oid = 'projections.compile_condition_v1'::regproc)
+SELECT projections._condition_id_v1(c.condition) FROM unnest(ARRAY['TRUE', 'e.seq_nr > 0']) AS c (condition)
+WHERE (SELECT p.proowner FROM pg_proc AS p WHERE p.oid = 'projections._compile_condition_v1'::regproc)
     = to_regrole('projections_matcher')
 """
 _ROLES = b"SELECT rolname FROM pg_roles WHERE rolname ~ '^projections_(reader|writer|worker|matcher)$'"

@@ -43,7 +43,7 @@ _REBUILDS = """
 SELECT b.rebuild_id FROM projections.rebuilds AS b
 INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id WHERE p.name = ANY($1)
 """
-_CANCEL = "SELECT projections.cancel_rebuild_v1($1)"  # does nothing to one that has ended
+_CANCEL = "SELECT projections._cancel_rebuild_v1($1)"  # does nothing to one that has ended
 _FORGET = "DELETE FROM projections.projections WHERE name = ANY($1)"
 _FORGET_ENDPOINTS = "DELETE FROM projections.webhook_endpoints WHERE tenant LIKE 'demo-%'"
 _CREATE_RUN = f"""

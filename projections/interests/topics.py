@@ -20,7 +20,7 @@ A topic has 1 to 255 characters: segments with dots between, none of them empty.
 Topics of webhooks are narrower, as `projections.webhooks.topics` says. Event types of the journal are topics to
 subscriptions, and may be any names: those with an empty segment are matched by patterns, but cannot be asked for.
 
-`projections.topic_patterns_v1` says the same in SQL, where subscriptions are matched; a test compares both.
+`projections._topic_patterns_v1` says the same in SQL, where subscriptions are matched; a test compares both.
 """
 
 from __future__ import annotations

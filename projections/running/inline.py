@@ -52,7 +52,7 @@ _BEGIN = """
 SELECT
     projection, source_id,
     pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_schemas(false)::text) AS place
-FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
+FROM projections._begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _DEADLOCK = "40P01"
 _ATTEMPTS = 5

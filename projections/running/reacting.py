@@ -9,7 +9,7 @@ from journal import EventEnvelope, OwnedSession
 
 T = TypeVar("T")
 
-_NOTE_REACTIONS = "SELECT source_id, seq_nr FROM projections.note_reactions_v1($1, $2, $3)"
+_NOTE_REACTIONS = "SELECT source_id, seq_nr FROM projections._note_reactions_v1($1, $2, $3)"
 
 
 async def find_reactions(

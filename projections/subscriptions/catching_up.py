@@ -19,19 +19,19 @@ _MOST = 1000
 
 _BEHIND = """
 SELECT c.condition_id FROM projections.conditions AS c
-WHERE c.condition_id = ANY (ARRAY(SELECT projections.conditions_apart_v1())) AND c.quarantined_at IS NULL
+WHERE c.condition_id = ANY (ARRAY(SELECT projections._conditions_apart_v1())) AND c.quarantined_at IS NULL
 """
 _NEXT_FAILED = """
 SELECT u.unanswered_id, u.entity_type, u.source_id, u.seq_nr, u.db_timestamp, u.slice, u.topic
-FROM unnest(projections.next_unanswered_v1($1, $2)) AS u
+FROM unnest(projections._next_unanswered_v1($1, $2)) AS u
 """
 _NEXT_UNASKED = """
 SELECT page_id, place, entity_type, source_id, seq_nr, db_timestamp, slice, topic
-FROM projections.next_unasked_v1($1, $2)
+FROM projections._next_unasked_v1($1, $2)
 """
-_MATCH_FAILED = "SELECT projections.match_unanswered_v1($1, $2, $3)"
-_MATCH_UNASKED = "SELECT projections.match_unasked_v1($1, $2, $3, $4, $5)"
-_FORGET = "SELECT projections.pass_unasked_v1($1)"
+_MATCH_FAILED = "SELECT projections._match_unanswered_v1($1, $2, $3)"
+_MATCH_UNASKED = "SELECT projections._match_unasked_v1($1, $2, $3, $4, $5)"
+_FORGET = "SELECT projections._pass_unasked_v1($1)"
 _FORGOTTEN = 1000
 
 

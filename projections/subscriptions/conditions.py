@@ -50,13 +50,13 @@ FROM (
     SELECT e.entity_type, array_agg(DISTINCT e.topic) AS topics
     FROM unnest($1::text[], $2::text[]) AS e (entity_type, topic) GROUP BY e.entity_type
 ) AS e
-CROSS JOIN LATERAL projections.wanted_conditions_v1(e.entity_type, e.topics) AS w ORDER BY w.condition_id
+CROSS JOIN LATERAL projections._wanted_conditions_v1(e.entity_type, e.topics) AS w ORDER BY w.condition_id
 """
-_READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
-_ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
-_JUDGE = "SELECT projections.judge_condition_v1($1, $2, 0, $3)"
-_CHECK = "SELECT condition_id, error FROM projections.check_conditions_v1()"
-_STOP = "SELECT projections.quarantine_condition_v1($1, $2)"
+_READ = "SELECT count(e) FROM projections._matchable_events_v1($1, $2, $3) AS e"
+_ASK = "SELECT projections._ask_alone_v1($1, $2, $3, $4, $5, $6)"
+_JUDGE = "SELECT projections._judge_condition_v1($1, $2, 0, $3)"
+_CHECK = "SELECT condition_id, error FROM projections._check_conditions_v1()"
+_STOP = "SELECT projections._quarantine_condition_v1($1, $2)"
 
 
 class TooMuch(Exception):
@@ -87,7 +87,7 @@ class AskedOf:
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """The first arguments of ``match_log_v1``."""
+        """The first arguments of ``_match_log_v1``."""
         return self.entity_types, self.source_ids, self.seq_nrs, self.timestamps, self.slices, self.topics
 
 

@@ -21,7 +21,7 @@ from projections.subscriptions.history import HistoryProgress, history_progress
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
 _UNMATCHED = """
-SELECT t.name FROM projections.entity_types_v1() AS t (name) WHERE EXISTS (SELECT FROM projections.subscriptions)
+SELECT t.name FROM projections._entity_types_v1() AS t (name) WHERE EXISTS (SELECT FROM projections.subscriptions)
 """
 
 

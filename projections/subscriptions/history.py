@@ -21,10 +21,10 @@ _MOST = 2000
 _LAST = 10_000
 """Events of the last page, while which nothing else is matched."""
 
-_BEHIND = "SELECT subscription_id, condition_id FROM projections.begin_history_v1()"
-_NEXT = "SELECT * FROM projections.next_history_v1($1, $2, $3)"
-_MATCH = "SELECT projections.match_history_v1($1, $2, $3, $4, $5)"
-_FINISH = "SELECT projections.finish_history_v1($1, $2, $3)"
+_BEHIND = "SELECT subscription_id, condition_id FROM projections._begin_history_v1()"
+_NEXT = "SELECT * FROM projections._next_history_v1($1, $2, $3)"
+_MATCH = "SELECT projections._match_history_v1($1, $2, $3, $4, $5)"
+_FINISH = "SELECT projections._finish_history_v1($1, $2, $3)"
 _PROGRESS = """
 SELECT s.subscription_id, g.name AS group, s.starts_at, coalesce(h.events, 0) AS events, h.db_timestamp AS reached, (
     (clock_timestamp() - h.began_at)

@@ -31,16 +31,16 @@ _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
 
-_LOOK = "SELECT * FROM projections.look_at_matching_v1()"
-_BEGIN = "SELECT projections.begin_matching_v1($1)"
-_STATE = "SELECT projections.subscriptions_state_v1()"
-_INTERESTS = "SELECT i.topic, i::text AS interest FROM projections.interests_v1($1, $2) AS i"
+_LOOK = "SELECT * FROM projections._look_at_matching_v1()"
+_BEGIN = "SELECT projections._begin_matching_v1($1)"
+_STATE = "SELECT projections._subscriptions_state_v1()"
+_INTERESTS = "SELECT i.topic, i::text AS interest FROM projections._interests_v1($1, $2) AS i"
 _MATCH = """
-SELECT projections.match_log_v1(
+SELECT projections._match_log_v1(
     $1, $2, $3, $4, $5, $6, $7::text[]::projections.interests[], $8::text::jsonb
 )
 """
-_MATCH_DUE = "SELECT projections.match_due_v1($1, $2::text::jsonb)"
+_MATCH_DUE = "SELECT projections._match_due_v1($1, $2::text::jsonb)"
 _DUE_EVENTS = """
 SELECT 'published' AS entity_type, source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
 WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -155,7 +155,7 @@ class _Interests:
     """
     Remembers which subscriptions want which topics of which entity types, until any subscription changes.
 
-    As match_log_v1 takes them, each a row in the text form. It looks after the current events were read: what was
+    As _match_log_v1 takes them, each a row in the text form. It looks after the current events were read: what was
     committed before them is never missed. Those with a condition that name no topic are remembered as of None.
     """
 

@@ -29,7 +29,7 @@ SELECT n.* FROM projections.check_group_range_v1($1, $2, $8, $9, $10, $4, $11, $
 CROSS JOIN projections.read_next_v1($1, $2, $3, $4, $5, $6, $13, $7) AS n
 """
 _LENGTH = """
-SELECT projections.replay_length_v1($1, $2, $3, $4, $5) FROM projections.check_place_v1($1, $3, $6)
+SELECT projections._replay_length_v1($1, $2, $3, $4, $5) FROM projections.check_place_v1($1, $3, $6)
 """
 _CHECK = "SELECT projections.check_place_v1($1, $2, $3)"
 _LAST = """

@@ -19,7 +19,7 @@ GROUP BY c.condition_id ORDER BY c.quarantined_at, c.condition_id
 _SET_APART = """
 SELECT count(*) FROM (SELECT FROM projections.unanswered WHERE NOT due LIMIT 100000) AS u
 """
-_RELEASE = "SELECT projections.release_condition_v1($1)"
+_RELEASE = "SELECT projections._release_condition_v1($1)"
 
 
 class QuarantinedCondition(NamedTuple):

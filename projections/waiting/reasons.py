@@ -5,7 +5,7 @@ from __future__ import annotations
 from journal import Row, Session
 from journal.tokens import AwaitedEvent
 
-_WHY = "SELECT * FROM projections.why_waiting_v1($1, $2)"
+_WHY = "SELECT * FROM projections._why_waiting_v1($1, $2)"
 
 
 def not_in_journal(event: AwaitedEvent) -> str:

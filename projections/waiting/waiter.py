@@ -35,8 +35,8 @@ __all__ = ["WaitTimeout", "wait_for", "wait_for_events"]
 
 log = logging.getLogger("projections")
 
-_HANDLED = "SELECT n FROM projections.handled_v1($1, $2, $3, $4) AS n"
-_FIND = "SELECT ordinal, entity_type FROM projections.entity_types_appended_v1($1, $2, $3)"
+_HANDLED = "SELECT n FROM projections._handled_v1($1, $2, $3, $4) AS n"
+_FIND = "SELECT ordinal, entity_type FROM projections._entity_types_appended_v1($1, $2, $3)"
 _TIMELINE = "SELECT projections.timeline_v1()"
 _SHORTEST, _LONGEST = timedelta(milliseconds=5), timedelta(milliseconds=100)
 """Between two polls without a notification: the first ones, and all after a while."""

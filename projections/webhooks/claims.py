@@ -18,9 +18,9 @@ from projections.webhooks.response_rules import RetryPolicy
 
 log = logging.getLogger("projections")
 
-_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
-_REAP = "SELECT projections.reap_deliveries_v1()"
+_CLAIM = "SELECT * FROM projections._claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_FINISH = "SELECT projections._finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
+_REAP = "SELECT projections._reap_deliveries_v1()"
 
 
 class Claimed(NamedTuple):

@@ -52,8 +52,8 @@ SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_
 LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
 WHERE d.delivery_id = ANY ($1)
 """
-_DECIDE = "SELECT projections.decide_delivery_v1($1, $2, $3, $4, $5)"
-_DECIDE_MANY = "SELECT * FROM projections.decide_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_DECIDE = "SELECT projections._decide_delivery_v1($1, $2, $3, $4, $5)"
+_DECIDE_MANY = "SELECT * FROM projections._decide_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ _PATIENCE = 60
 """Seconds that a step may take. It takes milliseconds: a connection that says nothing for so long is dead."""
 _FORGOTTEN_AT_ONCE = 5000
 
-_FORGET = "SELECT projections.forget_deliveries_v1($1)"
-_FORGET_ANSWERS = "SELECT projections.forget_answers_v1($1)"
-_RELEASE = "SELECT released, last_endpoint_id, last_key FROM projections.release_waiting_v1($1, $2)"
+_FORGET = "SELECT projections._forget_deliveries_v1($1)"
+_FORGET_ANSWERS = "SELECT projections._forget_answers_v1($1)"
+_RELEASE = "SELECT released, last_endpoint_id, last_key FROM projections._release_waiting_v1($1, $2)"
 
 
 class Duties:

@@ -38,10 +38,10 @@ endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::
 policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
 updated_at, coalesce(verified_url = url, FALSE) AS verified
 """
-_CREATE = f"SELECT {_COLUMNS} FROM projections.create_endpoint_v1($1, $2, $3, $4, $5)"
-_CHANGE = f"SELECT {_COLUMNS} FROM projections.change_endpoint_v1($1, $2, $3, $4)"
-_SET_STATE = f"SELECT {_COLUMNS} FROM projections.set_endpoint_state_v1($1, $2, $3, $4, $5, $6)"
-_ROTATE = f"SELECT {_COLUMNS} FROM projections.rotate_secret_v1($1, $2, $3, $4, $5)"
+_CREATE = f"SELECT {_COLUMNS} FROM projections._create_endpoint_v1($1, $2, $3, $4, $5)"
+_CHANGE = f"SELECT {_COLUMNS} FROM projections._change_endpoint_v1($1, $2, $3, $4)"
+_SET_STATE = f"SELECT {_COLUMNS} FROM projections._set_endpoint_state_v1($1, $2, $3, $4, $5, $6)"
+_ROTATE = f"SELECT {_COLUMNS} FROM projections._rotate_secret_v1($1, $2, $3, $4, $5)"
 _SECRETS = """
 SELECT s.secret, s.expires_at FROM projections.webhook_secrets AS s
 INNER JOIN projections.webhook_endpoints AS e ON s.endpoint_id = e.endpoint_id
@@ -142,7 +142,7 @@ class Endpoints(TenantRows[Endpoint]):
     """
 
     _kind = "endpoint"
-    _remove = "SELECT projections.remove_endpoint_v1($1, $2, $3)"
+    _remove = "SELECT projections._remove_endpoint_v1($1, $2, $3)"
     _columns = _COLUMNS
 
     def __init__(

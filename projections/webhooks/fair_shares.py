@@ -23,7 +23,7 @@ class Shares:
     So many places at a time, of which a tenant may have a share of what the others leave.
 
     With a share of a half the first tenant has half of the places at most, and two that take all they can get have a
-    third each; a single one has all, for `claim_deliveries_v1` says that its share is 1. That function shares the
+    third each; a single one has all, for `_claim_deliveries_v1` says that its share is 1. That function shares the
     places of a process by the same rule.
     """
 

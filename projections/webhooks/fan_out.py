@@ -42,7 +42,7 @@ _LOAD = """
 SELECT endpoint_id, version, updated_at, topics, filter::text AS filter FROM projections.webhook_endpoints
 WHERE endpoint_id = ANY ($1)
 """
-_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_FAN_OUT = "SELECT projections._fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 
 class FanOut:
@@ -106,7 +106,7 @@ async def _store(session: OwnedSession, events: Sequence[_Outbound], pairs: Sequ
 
 
 class _Pair(NamedTuple):
-    """An event for an endpoint, in the order of ``fan_out_v1``."""
+    """An event for an endpoint, in the order of ``_fan_out_v1``."""
 
     place: int
     endpoint_id: str
@@ -147,7 +147,7 @@ class _Outbound:
         return _Pair(place, endpoint_id, None) if wanted else None
 
     def row(self) -> tuple[Any, ...]:
-        """In the order of ``fan_out_v1``."""
+        """In the order of ``_fan_out_v1``."""
         e, m = self.envelope, self.message
         return (
             str(e.event_id), e.db_timestamp, m.tenant, m.topic, e.source_id if m.order_key is None else m.order_key,

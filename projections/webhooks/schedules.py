@@ -28,10 +28,10 @@ created_at, version
 """
 _NOW = "SELECT clock_timestamp()"
 _CREATE = (
-    f"SELECT {_COLUMNS} FROM projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+    f"SELECT {_COLUMNS} FROM projections._create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 )
-_LOCK = f"SELECT {_COLUMNS} FROM projections.lock_schedule_v1($1, $2, $3)"
-_CHANGE = f"SELECT {_COLUMNS} FROM projections.change_schedule_v1($1, $2, $3, $4)"
+_LOCK = f"SELECT {_COLUMNS} FROM projections._lock_schedule_v1($1, $2, $3)"
+_CHANGE = f"SELECT {_COLUMNS} FROM projections._change_schedule_v1($1, $2, $3, $4)"
 _WITHOUT_SILENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
 """A process that is frozen in the transaction would hold up the ticks of other schedules."""
 
@@ -74,7 +74,7 @@ class Schedules(TenantRows[Schedule]):
     """The schedules of all tenants. Where a tenant is given, those of others are not there; None is for all."""
 
     _kind = "schedule"
-    _remove = "SELECT projections.remove_schedule_v1($1, $2, $3)"
+    _remove = "SELECT projections._remove_schedule_v1($1, $2, $3)"
     _columns = _COLUMNS
 
     @staticmethod

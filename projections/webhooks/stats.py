@@ -18,7 +18,7 @@ SELECT s.*, clock_timestamp() AS at FROM projections.endpoint_stats_v1($1, $2, $
 WHERE ($5::text IS NULL OR s.endpoint_id = $5) AND ($6::text IS NULL OR s.endpoint_id COLLATE "C" > $6)
 ORDER BY CASE WHEN $6::text IS NULL THEN s.tenant END COLLATE "C", s.endpoint_id COLLATE "C" LIMIT $7
 """
-_TOTALS = "SELECT * FROM projections.webhook_totals_v1()"
+_TOTALS = "SELECT * FROM projections._webhook_totals_v1()"
 
 
 @dataclass(frozen=True, slots=True)

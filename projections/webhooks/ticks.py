@@ -48,7 +48,7 @@ _SOON = 1.0
 _GOODBYE = 2
 """Seconds for giving the connection back."""
 _WATCH_EVERY = 30
-"""Seconds after which schedules are claimed although none is due: watch_schedules_v1 notes that somebody can send."""
+"""Seconds after which schedules are claimed although none is due: _watch_schedules_v1 notes that somebody can send."""
 _SCHEDULES_AT_ONCE = 200
 _TICKS_AT_ONCE = 100
 """Ticks of a schedule that are sent in one transaction; more come with the next look."""
@@ -57,13 +57,13 @@ _CHARACTERS_AT_ONCE = 8 * 2**20
 _HELD = timedelta(minutes=1)
 """When a schedule is looked at again whose line cannot be read, such as in a zone that is not known here."""
 
-_CLAIM = "SELECT * FROM projections.claim_schedules_v1($1)"
+_CLAIM = "SELECT * FROM projections._claim_schedules_v1($1)"
 _STANDSTILLS = """
 SELECT began_at, ended_at FROM projections.webhook_standstills
 WHERE ended_at >= $1 AND ended_at < 'infinity' ORDER BY ended_at
 """
-_ADVANCE = "SELECT projections.advance_schedules_v1($1, $2, $3, $4, $5, $6, $7)"
-_NEXT = "SELECT projections.next_schedule_v1($1)"
+_ADVANCE = "SELECT projections._advance_schedules_v1($1, $2, $3, $4, $5, $6, $7)"
+_NEXT = "SELECT projections._next_schedule_v1($1)"
 
 
 class SentTicks(NamedTuple):

@@ -48,11 +48,11 @@ SELECT (e.db_timestamp AT TIME ZONE 'UTC')::date, count(*), {content_sql()} FROM
 WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s GROUP BY 1
 """
 _STORED = (
-    "SELECT EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
+    "SELECT EXISTS (SELECT FROM projections._load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
 )
 _SEEN = """
 SELECT
-    EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%(source)s], ARRAY[%(number)s], ARRAY[%(at)s::timestamptz])),
+    EXISTS (SELECT FROM projections._load_events_v1(ARRAY[%(source)s], ARRAY[%(number)s], ARRAY[%(at)s::timestamptz])),
     EXISTS (SELECT FROM projections.events AS e WHERE e.entity_type = %(type)s AND e.db_timestamp = %(newest)s),
     coalesce((SELECT s.seq_nr >= %(number)s FROM projections.sources AS s WHERE s.source_id = %(source)s), FALSE)
     AND NOT EXISTS (
@@ -85,7 +85,7 @@ def types_in(connection: SyncConnection, bounds: Bounds) -> list[str]:
 
 def types_ever(connection: SyncConnection) -> list[str]:
     """The entity types that the journal has, or has had, events of."""
-    return [name for (name,) in connection.execute("SELECT projections.entity_types_v1()")]
+    return [name for (name,) in connection.execute("SELECT projections._entity_types_v1()")]
 
 
 def newer_imports(connection: SyncConnection, files: Sequence[ArchivedFile]) -> bool:

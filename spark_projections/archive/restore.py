@@ -2,7 +2,7 @@
 Archived events back in the journal, exactly as they were.
 
 Projections that have passed their time handle none of them, all others all: no import is noted, and offsets say so
-(pass_restored_v1), a page of sources at a time. Sources keep their numbers. A partition is one transaction.
+(_pass_restored_v1), a page of sources at a time. Sources keep their numbers. A partition is one transaction.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ SELECT e.source_id, e.seq_nr, s.seq_nr FROM projections.{table} AS e
 LEFT JOIN projections.sources AS s ON e.source_id = s.source_id
 WHERE s.source_id IS NULL OR s.seq_nr < e.seq_nr OR s.entity_type <> e.entity_type LIMIT 1
 """
-# As create_partition_v1 does: imports wait, and no maintenance runs; the lock_timeout is below deadlock_timeout.
+# As _create_partition_v1 does: imports wait, and no maintenance runs; the lock_timeout is below deadlock_timeout.
 _MAINTENANCE = "SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _IMPORTS = "LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE"
 _ATTACH = (
     "ALTER TABLE projections.events ATTACH PARTITION projections.{table} FOR VALUES FROM ({low}) TO ({high})"
 )
-_READ = "SELECT projections.read_restored_v1(%s, %s, %s)"
-_PASSED = "SELECT projection_id, entity_type, slices::text FROM projections.passed_ranges_v1(%s, %s)"
+_READ = "SELECT projections._read_restored_v1(%s, %s, %s)"
+_PASSED = "SELECT projection_id, entity_type, slices::text FROM projections._passed_ranges_v1(%s, %s)"
 _MOVE = (
-    "SELECT projections.pass_restored_v1(%s, %s::int4multirange, %s, %s, %s::smallint[], %s::bigint[], %s)"
+    "SELECT projections._pass_restored_v1(%s, %s::int4multirange, %s, %s, %s::smallint[], %s::bigint[], %s)"
 )
 _UNBOUND = "ALTER TABLE projections.{table} DROP CONSTRAINT within_bounds"
 

@@ -72,9 +72,9 @@ FROM projections.rebuilds AS r INNER JOIN projections.projections AS p USING (pr
 WHERE r.state IN ('folding', 'verified', 'swapped') ORDER BY r.rebuild_id
 """
 _BEGIN = """
-SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+SELECT projections._begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
-_BEAT = "SELECT projections.beat_rebuild_v1($1, $2, $3)"
+_BEAT = "SELECT projections._beat_rebuild_v1($1, $2, $3)"
 _CLEAR_ERRORS = (
     "UPDATE projections.rebuild_parts SET error = NULL WHERE rebuild_id = $1 AND error IS NOT NULL"
 )
@@ -311,7 +311,7 @@ async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) ->
     reasons: list[str] = []
     for one in written:
         oid = await _find(session, one)
-        found = await session.fetchval("SELECT projections.unfit_for_rename_v1($1::oid::regclass)", oid)
+        found = await session.fetchval("SELECT projections._unfit_for_rename_v1($1::oid::regclass)", oid)
         reasons += [f"table {one}: {reason}" for reason in found]
     return reasons
 
@@ -362,7 +362,7 @@ async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
     left = [row["rebuild_id"] for row in await session.fetch(_LEFT, projection_id)]
     for number in left:
         async with transaction(session):
-            await session.execute("SELECT projections.cancel_rebuild_v1($1)", number)
+            await session.execute("SELECT projections._cancel_rebuild_v1($1)", number)
     return [schema_of(number) for number in left]
 
 

@@ -50,7 +50,7 @@ __all__ = ["Job", "cloudpickle", "fold_part"]
 
 log = logging.getLogger("projections")
 
-_LOCK = "SELECT source_id, seq_nr, done FROM projections.lock_rebuild_part_v1($1, $2, $3)"
+_LOCK = "SELECT source_id, seq_nr, done FROM projections._lock_rebuild_part_v1($1, $2, $3)"
 _MOVE = """
 UPDATE projections.rebuild_parts
 SET source_id = $3, seq_nr = $4, events = events + $5, skipped = skipped + $6, done = $7

@@ -30,8 +30,8 @@ _SILENCE = "10s"
 _IN_USE = {"55P03", "40P01"}
 _MILLISECOND = timedelta(milliseconds=1)
 
-_ADD = "SELECT projections.copy_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
-_VALIDATE = "SELECT projections.validate_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
+_ADD = "SELECT projections._copy_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
+_VALIDATE = "SELECT projections._validate_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
 _USERS = """
 SELECT DISTINCT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
 FROM pg_catalog.pg_constraint AS c
@@ -42,7 +42,7 @@ AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ORDER BY age DESC NULLS FIRST LIMIT 5
 """
-_SWAP = "SELECT projections.swap_rebuild_v1($1, $2, $3)"
+_SWAP = "SELECT projections._swap_rebuild_v1($1, $2, $3)"
 _REFUSED = {"PJ013", "PJ042", "PJ043"}
 _TOO_LONG = "57014"
 _BLOCKERS = """

@@ -39,7 +39,7 @@ _MOST = 2**31 - 1
 # One more than asked for tells whether a page ends between equal times; the index holds all that this reads.
 _PAGE = """
 WITH page AS (
-    SELECT k.db_timestamp FROM projections.read_keys_by_slices_v1(
+    SELECT k.db_timestamp FROM projections._read_keys_by_slices_v1(
         %s::text[], %s, %s, %s::timestamptz + interval '1 microsecond', -1, '', 0, %s, %s
     ) AS k
 )

@@ -1,3 +1,45 @@
+-- The names of private functions begin with an underscore. Those of before are dropped, for all functions are made again after
+-- the migrations; one on which something depends, such as a trigger of a captured table, is renamed.
+DO $$
+DECLARE
+    _one record;
+BEGIN
+    FOR _one IN
+        SELECT p.oid::regprocedure AS function, p.proname AS name FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = 'projections'::regnamespace AND p.proname ~ '_v[0-9]+$' AND p.proname NOT IN (
+            'append_event_v1', 'append_events_v1', 'capture_table_v1', 'check_group_range_v1', 'check_place_v1',
+            'checked_json_v1', 'create_group_v1', 'drop_batches_v1', 'endpoint_stats_v1', 'fail_batch_v1',
+            'find_event_v1', 'finish_retry_v1', 'generation_v1', 'group_lag_v1', 'heartbeat_v1', 'join_handler_v1',
+            'keep_subscriptions_v1', 'latest_seq_nr_v1', 'leave_v1', 'maintain_v1', 'move_cursor_v1',
+            'notify_appended_v1', 'partition_holders_v1', 'poll_group_v1', 'publish_v1', 'read_events_by_slices_v1',
+            'read_next_v1', 'read_offsets_v1', 'read_source_v1', 'register_handler_v1', 'register_projection_v1',
+            'release_group_range_v1', 'release_range_v1', 'release_table_v1', 'remove_group_v1', 'retry_batches_v1',
+            'rewind_group_v1', 'save_horizons_v1', 'save_offsets_v1', 'settled_matches_v1', 'slice_lag_v1',
+            'slice_of_v1', 'subscribe_v1', 'take_retries_v1', 'timeline_v1', 'unsubscribe_v1', 'uuid7_v1',
+            'writers_in_flight_v1'
+        )
+    LOOP
+        BEGIN
+            EXECUTE format('DROP FUNCTION %s', _one.function);
+        EXCEPTION
+            WHEN dependent_objects_still_exist THEN
+                EXECUTE format('ALTER FUNCTION %s RENAME TO %I', _one.function, '_' || _one.name);
+        END;
+    END LOOP;
+END;
+$$;
+-- Public functions whose arguments or result changed.
+DROP FUNCTION IF EXISTS projections.append_events_v1;
+DROP FUNCTION IF EXISTS projections.create_group_v1;
+DROP FUNCTION IF EXISTS projections.find_event_v1;
+DROP FUNCTION IF EXISTS projections.group_lag_v1;
+DROP FUNCTION IF EXISTS projections.heartbeat_v1;
+DROP FUNCTION IF EXISTS projections.read_events_by_slices_v1;
+DROP FUNCTION IF EXISTS projections.read_source_v1;
+DROP FUNCTION IF EXISTS projections.register_projection_v1;
+DROP FUNCTION IF EXISTS projections.save_offsets_v1;
+DROP FUNCTION IF EXISTS projections.slice_lag_v1;
+DROP FUNCTION IF EXISTS projections.subscribe_v1;
 -- Ranges of groups are assigned as those of projections are: whoever reads one keeps it.
 ALTER TABLE projections.group_ranges ADD COLUMN assigned_to text;
 UPDATE projections.group_ranges SET assigned_to = owner;
@@ -18,10 +60,6 @@ SELECT
 FROM projections.group_readers AS r
 ON CONFLICT (owner) DO NOTHING;
 DROP TABLE projections.group_readers;
-DROP FUNCTION IF EXISTS projections.leave_group_v1(text, text);
-DROP FUNCTION IF EXISTS projections.check_cut_v1(integer[]);
-DROP FUNCTION IF EXISTS projections.same_life_v1(text, bigint, integer, timestamptz);
-DROP FUNCTION IF EXISTS projections.table_parts_v1(regclass);
 -- What one process at a time does for all is done in turns; nobody has it for longer.
 CREATE TABLE projections.turns (
     chore text PRIMARY KEY,
@@ -34,15 +72,6 @@ SELECT
 FROM projections.partition_settings AS s HAVING count(*) > 0;
 ALTER TABLE projections.partition_settings DROP COLUMN maintained_at;
 DROP TABLE projections.webhook_duties;
-DROP FUNCTION IF EXISTS projections.take_maintenance_v1(interval);
-DROP FUNCTION IF EXISTS projections.take_webhook_duty_v1(text, text, interval);
--- Functions whose arguments or result changed: they are made again as they are now.
-DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
-DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);
-DROP FUNCTION IF EXISTS projections.next_schedule_v1();
--- Named after what they say now.
-DROP FUNCTION IF EXISTS projections.stored_events_v1(text[], text[], smallint[], text[], text[], text[], uuid[]);
-DROP FUNCTION IF EXISTS projections.refuse_condition_v1(regclass);
 -- Topics have one grammar: * stands for characters of one segment, ** for segments.
 ALTER TABLE projections.subscriptions ADD COLUMN likes text[], ADD COLUMN regexes text[];
 -- What a pattern matched it still matches, found by the LIKE of before. Where * stood for dots too, it is written in the new grammar.
@@ -122,12 +151,6 @@ ALTER TABLE projections.webhook_deliveries DROP CONSTRAINT state_is_known;
 UPDATE projections.webhook_deliveries SET state = 'dropped' WHERE state = 'discarded';
 ALTER TABLE projections.webhook_deliveries
 ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped'));
-DROP FUNCTION IF EXISTS projections.discard_delivery_v1(text, text, text);
-DROP FUNCTION IF EXISTS projections.retry_deliveries_v1(
-    text, text, text[], text[], timestamptz, timestamptz, bigint, integer
-);
-DROP FUNCTION IF EXISTS projections.replay_retry_v1(bigint);
-DROP FUNCTION IF EXISTS projections.forget_retry_v1(bigint);
 -- Filters without operators mean containment, as jsonb has it. Those of before looked into lists, too: $any does.
 CREATE FUNCTION projections.filter_written(p_condition jsonb)
 RETURNS jsonb
@@ -171,32 +194,8 @@ $$;
 UPDATE projections.webhook_endpoints SET filter = projections.event_filter_written(filter::jsonb)::json WHERE filter IS NOT NULL;
 DROP FUNCTION projections.event_filter_written(jsonb);
 DROP FUNCTION projections.filter_written(jsonb);
--- Pages of events have rows of one type; functions of matching take events and interests in arrays of rows.
-DO $$
-DECLARE
-    _one regprocedure;
-BEGIN
-    FOR _one IN
-        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace = 'projections'::regnamespace AND p.proname IN (
-            'read_events_by_slices_v1', 'read_keys_by_slices_v1', 'read_heads_by_slices_v1', 'load_events_v1', 'read_source_v1',
-            'find_event_v1', 'match_log_v1', 'match_due_v1', 'match_events_v1', 'match_as_given_v1', 'match_behind_v1',
-            'asked_events_v1', 'ask_alone_v1', 'begin_matching_v1', 'slice_lag_v1', 'keep_unasked_v1', 'register_projection_v1', 'heartbeat_v1', 'begin_rebuild_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
-            'event_metrics_v1', 'attempt_metrics_v1', 'log_dimensions_v1', 'log_filters_v1'
-        )
-    LOOP
-        EXECUTE format('DROP FUNCTION %s', _one);
-    END LOOP;
-END;
-$$;
 -- Whoever waits for events to be handled says so here.
 ALTER TABLE projections.projections ADD COLUMN waited_until timestamptz;
-DROP FUNCTION IF EXISTS projections.save_offsets_v1(
-    integer, integer, bigint, text, bigint, bigint, integer, timestamptz, text, timestamptz, bigint, text[], smallint[], bigint[],
-    bigint[], timestamptz[], bigint
-);
--- One function decides about a delivery, whatever is decided; it may say in what state the delivery has to be.
-DROP FUNCTION IF EXISTS projections.retry_delivery_v1(text, text, text);
 -- What a projection has reacted to.
 CREATE TABLE projections.reactions (
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
@@ -206,9 +205,6 @@ CREATE TABLE projections.reactions (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 -- Projections that are handled in the transactions that append.
 ALTER TABLE projections.projections ADD COLUMN mode text NOT NULL DEFAULT 'live' CONSTRAINT known_mode CHECK (mode IN ('live', 'inline'));
-DROP FUNCTION IF EXISTS projections.append_events_v1(
-    text[], text[], text[], text[], smallint[], text[], text[], uuid[], text[], bigint[]
-);
 -- A projection reads one entity type, several or all of them, and a rebuild those of the version that it builds.
 ALTER TABLE projections.projections ADD COLUMN entity_types text[] COLLATE "C";
 UPDATE projections.projections SET entity_types = ARRAY[entity_type];
@@ -236,8 +232,6 @@ ADD COLUMN subscription_id bigint REFERENCES projections.subscriptions ON DELETE
 DROP CONSTRAINT unanswered_condition_id_source_id_seq_nr_key;
 CREATE UNIQUE INDEX unanswered_idx ON projections.unanswered (condition_id, source_id, seq_nr, coalesce(subscription_id, 0));
 CREATE INDEX unanswered_subscription_id_idx ON projections.unanswered (subscription_id) WHERE subscription_id IS NOT NULL;
-DROP FUNCTION IF EXISTS projections.subscribe_v1(text, text, jsonb, interval, text[], text[], boolean);
-DROP FUNCTION IF EXISTS projections.look_at_matching_v1();
 -- One projection matches the events of all entity types.
 ALTER TABLE projections.unasked ADD COLUMN entity_types text[] COLLATE "C";
 UPDATE projections.unasked SET entity_types = array_fill(entity_type, ARRAY[cardinality(condition_ids)]);
@@ -325,5 +319,3 @@ END;
 $$;
 -- A group may say from when on its subscriptions get events.
 ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT NULL DEFAULT 'infinity';
-DROP FUNCTION IF EXISTS projections.create_group_v1(text, boolean, integer[]);
-DROP FUNCTION IF EXISTS projections.group_lag_v1(text);

@@ -16,8 +16,8 @@ BEGIN
         GRANT projections_matcher TO CURRENT_USER;
     END IF;
     GRANT CREATE ON SCHEMA projections TO projections_matcher;
-    ALTER FUNCTION projections.compile_condition_v1 OWNER TO projections_matcher;
-    ALTER FUNCTION projections.drop_condition_v1 OWNER TO projections_matcher;
+    ALTER FUNCTION projections._compile_condition_v1 OWNER TO projections_matcher;
+    ALTER FUNCTION projections._drop_condition_v1 OWNER TO projections_matcher;
     REVOKE CREATE ON SCHEMA projections FROM projections_matcher;
     GRANT USAGE ON SCHEMA projections TO projections_matcher;
     GRANT CREATE, USAGE ON SCHEMA projections_conditions TO projections_matcher;
@@ -25,9 +25,9 @@ BEGIN
         projections.subscriptions_at_hand
     TO projections_matcher;
     GRANT EXECUTE ON FUNCTION
-        projections.check_condition_v1,
-        projections.check_condition_is_harmless_v1,
-        projections.make_condition_v1
+        projections._check_condition_v1,
+        projections._check_condition_is_harmless_v1,
+        projections._make_condition_v1
     TO projections_matcher;
 EXCEPTION
     WHEN insufficient_privilege THEN

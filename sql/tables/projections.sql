@@ -7,9 +7,9 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     -- Offsets of sources whose last handled event is older than this may be gone: such an event counts as handled.
     evicted_before timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Somebody waits for events to be handled: until then, workers notify after each batch (handled_v1).
+    -- Somebody waits for events to be handled: until then, workers notify after each batch (_handled_v1).
     waited_until timestamptz,
-    -- Inline: whoever appends handles the events in the same transaction, where it can (begin_inline_v1); workers handle the rest.
+    -- Inline: whoever appends handles the events in the same transaction, where it can (_begin_inline_v1); workers handle the rest.
     mode text NOT NULL DEFAULT 'live',
     -- Whose events it reads, each type once and in order; NULL: those of every type, also of those that are added later.
     entity_types text[] COLLATE "C",

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     -- All of the above that tells it from others.
     identity jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- What topic_patterns_v1 makes of the patterns.
+    -- What _topic_patterns_v1 makes of the patterns.
     likes text[],
     regexes text[],
     -- While it catches up with the past: the time from which on events are for it.

@@ -24,7 +24,7 @@ CROSS JOIN
     LATERAL (
         SELECT
             CASE
-                WHEN t.tgfoid = 'projections.append_changes_v1'::regproc
+                WHEN t.tgfoid = 'projections._append_changes_v1'::regproc
                     THEN convert_from(substr(t.tgargs, 1, length(t.tgargs) - 1), 'UTF8')::json
             END AS settings
     ) AS s

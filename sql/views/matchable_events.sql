@@ -10,7 +10,7 @@ SELECT
     e.event_type,
     e.event_type AS topic,
     e.version,
-    projections.as_jsonb_v1(e.payload) AS payload,
-    projections.as_jsonb_v1(e.metadata) AS metadata,
+    projections._as_jsonb_v1(e.payload) AS payload,
+    projections._as_jsonb_v1(e.metadata) AS metadata,
     e.tags
 FROM projections.events AS e;

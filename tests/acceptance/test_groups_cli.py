@@ -24,9 +24,7 @@ KEPT = {
     "payload_json": '{"delay": 1}', "metadata_json": None, "tags": None,
 }  # fmt: skip
 FAIL = "SELECT projections.fail_batch_v1($1, 'invoice', 3, $2, $3::text::interval, $4)"
-QUARANTINE = (
-    "SELECT projections.quarantine_condition_v1(condition_id, 'division by zero') FROM projections.conditions"
-)
+QUARANTINE = "SELECT projections._quarantine_condition_v1(condition_id, 'division by zero') FROM projections.conditions"
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def test_status_tells_why_a_range_is_restarting(handled: str) -> None:
         )
         connection.execute("UPDATE projections.projection_ranges SET owner = 'w'")
         connection.execute(
-            "SELECT projections.fail_range_v1(1, 0, epoch, 3, 'no [table]', '1 hour') "
+            "SELECT projections._fail_range_v1(1, 0, epoch, 3, 'no [table]', '1 hour') "
             "FROM projections.projection_ranges"
         )
 

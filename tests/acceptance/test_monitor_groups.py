@@ -34,7 +34,7 @@ async def groups(database: Database) -> Database:
     await landed_and_matched(database, "a")
     for number in (1, 2):
         await execute(database, FAIL, "g", NASTY, json.dumps([{"match_id": number}]))
-    await execute(database, "SELECT projections.quarantine_condition_v1(1, $1)", NASTY)
+    await execute(database, "SELECT projections._quarantine_condition_v1(1, $1)", NASTY)
     return database
 
 
@@ -101,7 +101,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
     async with opened(chromium, groups, GROUPS) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
-            await session.fetchval("SELECT projections.begin_matching_v1()")
+            await session.fetchval("SELECT projections._begin_matching_v1()")
         await page.until("document.querySelector('#unmatched').hidden")
 
     assert told == "Nobody has matched events of boat, plane yet: start projections worker --subscriptions."

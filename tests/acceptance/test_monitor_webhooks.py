@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH"
 
 NASTY = "<img src=x onerror=alert(1)>"
 STATE = "SELECT state FROM projections.webhook_endpoints WHERE endpoint_id = $1"
-DISABLE = "SELECT projections.set_endpoint_state_v1(NULL, $1, 'disabled', $2)"
+DISABLE = "SELECT projections._set_endpoint_state_v1(NULL, $1, 'disabled', $2)"
 
 
 @pytest.fixture

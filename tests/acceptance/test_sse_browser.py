@@ -169,7 +169,7 @@ async def test_a_browser_that_can_not_go_on_is_told_to_give_up(
     async with opened(chromium, server) as page:
         await server.end(signal.SIGTERM)
         await execute(database, "UPDATE projections.subscriptions SET active_at = now() - interval '1 day'")
-        assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
+        assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
         await server.start()
 
         await page.until("source.readyState === EventSource.CLOSED")

@@ -44,7 +44,7 @@ def _fill(dsn: str, sizes: Sizes) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     with psycopg.connect(dsn) as connection:
         bounds = now - timedelta(days=1), now - timedelta(minutes=30)
-        connection.execute("SELECT projections.create_partition_v1(%s, %s)", bounds)
+        connection.execute("SELECT projections._create_partition_v1(%s, %s)", bounds)
     workload.fill(dsn, sizes.clustered, sizes.sources)
     settle(dsn)
 

@@ -213,7 +213,7 @@ class World:
         return self.log[-1].db_timestamp if self.log and self.log[-1].db_timestamp > place else None
 
     def evict(self, rows: Iterable[RangeRow]) -> None:
-        """What evict_offsets_v1 does: it waits for open imports, and minds those not read yet."""
+        """What _evict_offsets_v1 does: it waits for open imports, and minds those not read yet."""
         if any(t.imports_from for t in [*self.open, *self.prepared]):
             return
         settled = [row.horizon for row in rows]

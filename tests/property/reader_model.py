@@ -356,7 +356,7 @@ class Play:
         self.readers[index].statements.send(saves)
 
     def _cut_anew(self, count: int) -> None:
-        """What set_ranges_v1 does: a new range takes the smallest horizon and import of its parts."""
+        """What _set_ranges_v1 does: a new range takes the smallest horizon and import of its parts."""
         bounds = [i * 1024 // count for i in range(count + 1)]
         old = self.rows
         self.rows = []

@@ -36,7 +36,7 @@ def assign(dsn: str) -> Iterator[Assign]:
         def share(assigned: Assigned, workers: Sequence[str]) -> list[str | None]:
             begin = [low for low, _ in slice_ranges(len(assigned))] if assigned else []
             moved = connection.execute(
-                "SELECT * FROM projections.share_ranges_v1(%s::smallint[], %s::text[], %s::text[])",
+                "SELECT * FROM projections._share_ranges_v1(%s::smallint[], %s::text[], %s::text[])",
                 [begin, list(assigned), list(workers)],
             )
             changes = dict(moved.fetchall())

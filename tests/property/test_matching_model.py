@@ -76,7 +76,7 @@ TRUNCATE projections.matches, projections.events, projections.sources, projectio
 """
 SUBSCRIBE = "SELECT projections.subscribe_v1(%s, %s, %s, NULL, %s, %s)"
 MATCH = """
-SELECT projections.match_log_v1(array_agg(entity_type), array_agg(source_id), array_agg(seq_nr),
+SELECT projections._match_log_v1(array_agg(entity_type), array_agg(source_id), array_agg(seq_nr),
     array_agg(db_timestamp), array_agg(slice), array_agg(event_type))
 FROM (SELECT * FROM projections.events AS e ORDER BY e.db_timestamp LIMIT %s OFFSET %s) AS e HAVING count(*) > 0
 """

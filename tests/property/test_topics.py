@@ -22,7 +22,7 @@ anything = st.text(st.sampled_from("a*."), max_size=8)
 
 MATCHES = """
 SELECT %(topic)s LIKE ANY (p.likes) AND (p.regexes IS NULL OR %(topic)s ~ ANY (p.regexes))
-FROM projections.topic_patterns_v1(%(patterns)s) AS p
+FROM projections._topic_patterns_v1(%(patterns)s) AS p
 """
 
 

@@ -237,7 +237,7 @@ def test_an_exported_snapshot_is_one_moment_for_all_partitions(fresh: SparkSessi
 
 def test_nothing_moves_to_a_new_partition_while_a_snapshot_is_held(fresh: SparkSession, filled: str) -> None:
     create = (
-        "SELECT projections.create_partition_v1(t.at, t.at + '1 h') FROM date_trunc('hour', now()) AS t (at)"
+        "SELECT projections._create_partition_v1(t.at, t.at + '1 h') FROM date_trunc('hour', now()) AS t (at)"
     )
     with psycopg.connect(filled) as maintainer, journal_frame(fresh, entity_type="plane", dsn=filled):
         maintainer.execute("SET lock_timeout = '100ms'")

@@ -38,14 +38,14 @@ _KNOWN = "SELECT EXISTS (SELECT FROM projections.conditions AS c WHERE c.conditi
 _PAYLOAD = """
 SELECT e.payload::text FROM projections.events AS e WHERE e.source_id = $1 AND e.seq_nr = $2 AND e.db_timestamp = $3
 """
-_RETRY = "SELECT projections.retry_unanswered_v1($1)"
-_DROP = "SELECT projections.drop_unanswered_v1($1)"
+_RETRY = "SELECT projections._retry_unanswered_v1($1)"
+_DROP = "SELECT projections._drop_unanswered_v1($1)"
 _RETRY_ALL = """
-SELECT count(*) FILTER (WHERE projections.retry_unanswered_v1(u.unanswered_id))
+SELECT count(*) FILTER (WHERE projections._retry_unanswered_v1(u.unanswered_id))
 FROM projections.unanswered AS u WHERE NOT u.due
 """
 _DROP_ALL = """
-SELECT count(*) FILTER (WHERE projections.drop_unanswered_v1(u.unanswered_id)) FROM projections.unanswered AS u
+SELECT count(*) FILTER (WHERE projections._drop_unanswered_v1(u.unanswered_id)) FROM projections.unanswered AS u
 """
 
 

@@ -27,8 +27,8 @@ __all__ = ["LimitedDatabase", "Once", "StoredAnswer"]
 KEPT_FOR = timedelta(hours=24)
 _AGAIN_AFTER = {"retry-after": "1"}
 _LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"
-_RECALL = "SELECT free, answer FROM projections.recall_answer_v1($1, $2)"
-_KEEP = "SELECT projections.keep_answer_v1($1, $2, $3, $4, $5)"
+_RECALL = "SELECT free, answer FROM projections._recall_answer_v1($1, $2)"
+_KEEP = "SELECT projections._keep_answer_v1($1, $2, $3, $4, $5)"
 
 
 class _Borrowed(ABC):

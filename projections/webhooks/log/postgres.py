@@ -34,14 +34,16 @@ from projections.webhooks.log.records import (
 __all__ = ["PostgresLog"]
 
 _PAGE = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
-_LIST_EVENTS = f"SELECT * FROM projections.list_logged_events_v1({_PAGE}, $14)"
+_LIST_EVENTS = f"SELECT * FROM projections._list_logged_events_v1({_PAGE}, $14)"
 _LIST_ATTEMPTS = (
-    f"SELECT * FROM projections.list_logged_attempts_v1({_PAGE}, "
+    f"SELECT * FROM projections._list_logged_attempts_v1({_PAGE}, "
     "p_looked => $14, p_endpoint_types => $15, p_status => $16)"
 )
-_EVENTS = "SELECT * FROM projections.list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
-_ATTEMPT = "SELECT * FROM projections.list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
-_METRICS = "SELECT * FROM projections.log_metrics_v1($1, $2, $3, $4::text::interval, $5, $6, $7, $8::text::jsonb, $9)"
+_EVENTS = (
+    "SELECT * FROM projections._list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
+)
+_ATTEMPT = "SELECT * FROM projections._list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
+_METRICS = "SELECT * FROM projections._log_metrics_v1($1, $2, $3, $4::text::interval, $5, $6, $7, $8::text::jsonb, $9)"
 # Where the role or the server has a limit of its own, that one holds.
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE) WHERE current_setting('statement_timeout') IN ('0', '0ms')"
 _CANCELLED: Final = "57014"

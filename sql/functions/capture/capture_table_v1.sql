@@ -26,7 +26,7 @@ DECLARE
     _moved_by json;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('capture'));
-    _key := projections.check_capturable_v1(p_table);
+    _key := projections._check_capturable_v1(p_table);
     SELECT coalesce(
         p_entity_type, (SELECT t.entity_type FROM projections.captured_tables AS t WHERE t.relation = p_table),
         format('%I.%I', n.nspname, c.relname)
@@ -59,7 +59,7 @@ BEGIN
             FROM projections.captured_tables AS t
             WHERE starts_with(t.entity_type, _entity_type || '/') OR starts_with(_entity_type, t.entity_type || '/')
             UNION ALL
-            -- As describe_changes_v1 has it at every UPDATE.
+            -- As _describe_changes_v1 has it at every UPDATE.
             SELECT format(
                 'its trigger %I of %s fires after zz_projections_capture_moves, and could move rows unseen: give it another name',
                 t.tgname, p.relid::regclass
@@ -81,7 +81,7 @@ BEGIN
     INNER JOIN pg_attribute AS a ON t.relid = a.attrelid AND k.attnum = a.attnum;
     -- A statement fires the triggers of the table that it names: those of the parent, or those of one partition.
     FOR _relation IN SELECT p_table UNION SELECT t.relid FROM pg_partition_tree(p_table) AS t LOOP
-        PERFORM projections.set_capture_triggers_v1(
+        PERFORM projections._set_capture_triggers_v1(
             _relation, array_remove(ARRAY[
                 CASE WHEN p_insert THEN 'INSERT' END, CASE WHEN p_update THEN 'UPDATE' END, CASE WHEN p_delete THEN 'DELETE' END
             ], NULL), json_build_object(

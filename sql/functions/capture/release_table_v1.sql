@@ -15,7 +15,7 @@ BEGIN
             t.tgrelid = p_table OR t.tgrelid IN (SELECT p.relid FROM pg_partition_tree(p_table) AS p)
         )
     LOOP
-        PERFORM projections.set_capture_triggers_v1(_relation, '{}', NULL);
+        PERFORM projections._set_capture_triggers_v1(_relation, '{}', NULL);
         _found := TRUE;
     END LOOP;
     RETURN _found;

@@ -9,7 +9,7 @@
 --
 -- p_beat counts the heartbeats of a worker, p_answered is the last one of them that it had an answer to: a row that shows an
 -- earlier one, or none, says that the database went back in time. Such a row stays as it is, and nothing that the worker
--- remembers can be stored (same_generation_v1), until it has learnt that, and begins again with 0: the first answer may get lost.
+-- remembers can be stored (_same_generation_v1), until it has learnt that, and begins again with 0: the first answer may get lost.
 CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
     p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_names text[],
     p_versions integer[], p_leaving boolean, p_answered bigint, p_beat bigint,
@@ -70,11 +70,11 @@ BEGIN
         -- One that was given up may arrive after the one that followed it.
         beats = CASE WHEN w.beats < p_answered THEN w.beats ELSE greatest(w.beats, p_beat) END;
 
-    _uneven := ARRAY(SELECT e.projection_id FROM projections.uneven_v1(_ids) AS e WHERE e.uneven);
+    _uneven := ARRAY(SELECT e.projection_id FROM projections._uneven_v1(_ids) AS e WHERE e.uneven);
     FOR _id IN
         SELECT p.projection_id FROM projections.projections AS p WHERE p.projection_id = ANY(_uneven) FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        PERFORM projections.assign_ranges_v1(_id);
+        PERFORM projections._assign_ranges_v1(_id);
         _uneven := array_remove(_uneven, _id);
     END LOOP;
 

@@ -57,7 +57,7 @@ BEGIN
         DELETE FROM projections.workers AS r WHERE r.ctid = ANY (ARRAY(
             SELECT d.ctid FROM projections.workers AS d WHERE d.group_id = _group AND d.lease_until <= _now FOR UPDATE SKIP LOCKED
         ));
-        PERFORM projections.assign_group_v1(_group);
+        PERFORM projections._assign_group_v1(_group);
         UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
         WHERE r.ctid = ANY (ARRAY(
             SELECT f.ctid FROM projections.group_ranges AS f

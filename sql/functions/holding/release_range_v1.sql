@@ -13,7 +13,7 @@ AS $$
         SET owner = NULL, horizon = p_horizon, import_id = p_import_id, commits = r.commits + 1
         WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice
         AND r.epoch = p_epoch AND r.owner = p_owner AND r.commits = p_commits
-        AND (SELECT projections.same_generation_v1(p_owner, p_answered, p_timeline, p_started_at))
+        AND (SELECT projections._same_generation_v1(p_owner, p_answered, p_timeline, p_started_at))
         RETURNING r.min_slice
     )
     SELECT EXISTS (SELECT FROM released)

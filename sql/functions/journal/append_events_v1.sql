@@ -56,14 +56,14 @@ BEGIN
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
 
     IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
-        PERFORM projections.lock_sources_v1(p_source_ids, p_entity_types);
+        PERFORM projections._lock_sources_v1(p_source_ids, p_entity_types);
         SELECT
             array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp), array_agg(i.source_id), array_agg(i.event_id),
             min(i.source_id) FILTER (WHERE i.entity_type IS DISTINCT FROM (
                 SELECT k.entity_type FROM projections.sources AS k WHERE k.source_id = i.source_id
             ))
         INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps, _stored_source_ids, _stored_event_ids, _mistyped
-        FROM projections.same_event_ids_v1(
+        FROM projections._same_event_ids_v1(
             p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
         ) AS s
         INNER JOIN unnest(p_source_ids, p_entity_types, p_event_ids) WITH ORDINALITY

@@ -9,7 +9,7 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
-    _since timestamptz := projections.uuid7_time_v1(p_event_id) - interval '1 day';
+    _since timestamptz := projections._uuid7_time_v1(p_event_id) - interval '1 day';
 BEGIN
     IF _since IS NOT NULL THEN
         RETURN QUERY SELECT

@@ -1,11 +1,11 @@
 -- A page of a slice range's events after a position, in the order (db_timestamp, slice, source_id, seq_nr): of some entity types, or
 -- of all where p_entity_types is NULL.
--- A page has p_limit events, or ends with the one with which they take p_bytes (event_bytes_v1): "more" is true on its last row
+-- A page has p_limit events, or ends with the one with which they take p_bytes (_event_bytes_v1): "more" is true on its last row
 -- then. Sizes are summed up before anything is unpacked.
--- It looks on until it finds events, from one time to the next (page_end_v1), and ends with those times: "more" is true then,
+-- It looks on until it finds events, from one time to the next (_page_end_v1), and ends with those times: "more" is true then,
 -- too. The conditions on db_timestamp alone say which partitions are opened; where there are few, it takes one look at all.
 -- A look walks the index whatever the statistics say: they lag behind appends, and where they expect few rows at the tail a
--- plan would rather read and sort all that follow. Several types are merged (merged_types_v1) by a query that is planned each time, so
+-- plan would rather read and sort all that follow. Several types are merged (_merged_types_v1) by a query that is planned each time, so
 -- it never opens all partitions.
 CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
     p_entity_types text[],
@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
 RETURNS SETOF projections.paged_events
 LANGUAGE plpgsql
 -- As all that read events: a statement of a volatile function plans first, and then takes its snapshot. With that of its caller
--- it would not find what has left the default partition meanwhile (create_partition_v1).
+-- it would not find what has left the default partition meanwhile (_create_partition_v1).
 VOLATILE
 SET plan_cache_mode = 'force_custom_plan'
 SET enable_seqscan = off
@@ -31,9 +31,9 @@ SET enable_sort = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _types CONSTANT text[] := coalesce(p_entity_types, ARRAY(SELECT projections.entity_types_v1()));
+    _types CONSTANT text[] := coalesce(p_entity_types, ARRAY(SELECT projections._entity_types_v1()));
     _one CONSTANT text := CASE WHEN cardinality(_types) = 1 THEN _types[1] END;
-    _few CONSTANT boolean := _one IS NOT NULL AND projections.few_partitions_v1();
+    _few CONSTANT boolean := _one IS NOT NULL AND projections._few_partitions_v1();
     _from timestamptz := p_after_timestamp;
     _until timestamptz;
     _intervals integer := 1;
@@ -43,10 +43,10 @@ BEGIN
     ELSIF _few THEN
         PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
     ELSIF _one IS NULL THEN
-        p_until := projections.merged_end_v1(_types, p_after_timestamp, p_until);
+        p_until := projections._merged_end_v1(_types, p_after_timestamp, p_until);
     END IF;
     LOOP
-        _until := CASE WHEN _few THEN p_until ELSE projections.page_end_v1(_from, p_until, _intervals) END;
+        _until := CASE WHEN _few THEN p_until ELSE projections._page_end_v1(_from, p_until, _intervals) END;
         IF _one IS NOT NULL THEN
             RETURN QUERY SELECT
                 e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
@@ -56,7 +56,7 @@ BEGIN
                     e.*,
                     sum(e.bytes) OVER (ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr ROWS UNBOUNDED PRECEDING) AS total
                 FROM (
-                    SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                    SELECT e.*, projections._event_bytes_v1(e.payload, e.metadata) AS bytes
                     FROM projections.events AS e
                     WHERE e.entity_type = _one
                     AND e.db_timestamp >= _from
@@ -75,8 +75,8 @@ BEGIN
                 'e.payload::text, e.metadata::text, e.tags, coalesce(e.total >= $10, FALSE) OR $11 '
                 'FROM (SELECT e.*, sum(e.bytes) OVER ('
                 'ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr ROWS UNBOUNDED PRECEDING) AS total '
-                'FROM (' || projections.merged_types_v1(
-                    _types, 'e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes'
+                'FROM (' || projections._merged_types_v1(
+                    _types, 'e.*, projections._event_bytes_v1(e.payload, e.metadata) AS bytes'
                 ) || ') AS e) AS e WHERE (e.total - e.bytes < $10) IS NOT FALSE'
             USING
                 _from, _until, p_after_timestamp, p_after_slice, p_after_source_id, p_after_seq_nr, p_min_slice, p_max_slice, p_limit,

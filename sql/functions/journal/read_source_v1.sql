@@ -35,7 +35,7 @@ BEGIN
             FROM (
                 SELECT e.*, sum(e.bytes) OVER (ORDER BY e.seq_nr DESC ROWS UNBOUNDED PRECEDING) AS total
                 FROM (
-                    SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                    SELECT e.*, projections._event_bytes_v1(e.payload, e.metadata) AS bytes
                     FROM projections.events AS e
                     WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
                     AND e.db_timestamp > _since AND e.db_timestamp <= _until
@@ -46,7 +46,7 @@ BEGIN
             -- What a source has does not change: these are those that were returned, or more where they were cut.
             SELECT count(*), sum(e.bytes) INTO _rows, _bytes
             FROM (
-                SELECT projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                SELECT projections._event_bytes_v1(e.payload, e.metadata) AS bytes
                 FROM projections.events AS e
                 WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
                 AND e.db_timestamp > _since AND e.db_timestamp <= _until
@@ -66,7 +66,7 @@ BEGIN
         FROM (
             SELECT e.*, sum(e.bytes) OVER (ORDER BY e.seq_nr ROWS UNBOUNDED PRECEDING) AS total
             FROM (
-                SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                SELECT e.*, projections._event_bytes_v1(e.payload, e.metadata) AS bytes
                 FROM projections.events AS e
                 WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
                 ORDER BY e.seq_nr LIMIT p_limit

@@ -1,4 +1,4 @@
--- Who holds the append lock, and since when: what holds the settled horizon back. For people; readers ask poll_writers_v1, and
+-- Who holds the append lock, and since when: what holds the settled horizon back. For people; readers ask _poll_writers_v1, and
 -- the holder is named as there: who waits for some of them tells by it who is waited for. Needs no privilege beyond what
 -- pg_stat_activity shows (pg_read_all_stats for other roles' details).
 CREATE OR REPLACE FUNCTION projections.writers_in_flight_v1()

@@ -22,14 +22,14 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain')) THEN
         RETURN;
     END IF;
-    FOR step, table_name, name, from_timestamp, to_timestamp IN SELECT s.* FROM projections.maintenance_steps_v1() AS s LOOP
+    FOR step, table_name, name, from_timestamp, to_timestamp IN SELECT s.* FROM projections._maintenance_steps_v1() AS s LOOP
         problem := NULL;
         waited := FALSE;
         BEGIN
             IF step = 'create' THEN
-                amount := projections.create_partition_v1(from_timestamp, to_timestamp, table_name);
+                amount := projections._create_partition_v1(from_timestamp, to_timestamp, table_name);
             ELSE
-                amount := projections.drop_partition_v1(name);
+                amount := projections._drop_partition_v1(name);
             END IF;
             RETURN NEXT;
             RETURN;
@@ -44,6 +44,6 @@ BEGIN
         RETURN NEXT;
         EXIT WHEN _waits = 3;
     END LOOP;
-    PERFORM projections.expire_subscriptions_v1(), projections.forget_conditions_v1(), projections.forget_logged_ids_v1();
+    PERFORM projections._expire_subscriptions_v1(), projections._forget_conditions_v1(), projections._forget_logged_ids_v1();
 END;
 $$;

@@ -1,5 +1,5 @@
 -- What keeps each closed partition, or one of that name; one that nothing keeps is dropped by the next run of maintenance.
--- Kinds: retention (its time is not over), archive (it must be archived first), and those of retention_holders_v1.
+-- Kinds: retention (its time is not over), archive (it must be archived first), and those of _retention_holders_v1.
 CREATE OR REPLACE FUNCTION projections.partition_holders_v1(p_name text DEFAULT NULL)
 RETURNS TABLE (table_name text, name text, kind text, holder text, reason text)
 LANGUAGE sql
@@ -25,7 +25,7 @@ AS $$
     UNION ALL
     SELECT c.table_name, c.name, h.kind, h.holder, h.reason
     FROM closed AS c
-    INNER JOIN projections.retention_holders_v1() AS h
+    INNER JOIN projections._retention_holders_v1() AS h
         ON c.table_name = h.table_name AND h.since < c.to_timestamp
         AND (c.from_timestamp IS NULL OR h.until >= c.from_timestamp)
     ORDER BY 1, 2, 3, 4

@@ -26,7 +26,7 @@ AS $$
         SELECT
             e.endpoint_id, e.tenant, e.url, e.state, e.reason, c.failures, c.failing_since, c.blocked_until,
             b.pending, b.waiting, b.in_flight, b.dead, b.lag, coalesce(e.verified_url = e.url, FALSE) AS verified
-        FROM projections.endpoint_backlog_v1(p_tenant) AS b
+        FROM projections._endpoint_backlog_v1(p_tenant) AS b
         INNER JOIN projections.webhook_endpoints AS e ON b.endpoint_id = e.endpoint_id
         INNER JOIN projections.webhook_circuits AS c ON b.endpoint_id = c.endpoint_id
         ORDER BY

@@ -60,7 +60,7 @@ BEGIN
         _head := projections.settled_matches_v1();
     END IF;
     SELECT array_agg(u.entity_type), array_agg(u.slice), array_agg(u.oldest), array_agg(u.events)
-    INTO _types, _slices, _oldest, _events FROM projections.unmatched_events_v1() AS u;
+    INTO _types, _slices, _oldest, _events FROM projections._unmatched_events_v1() AS u;
     FOR _group IN
         SELECT
             g.group_id, g.name, g.reliable, min(r.cursor) AS lowest, count(*) AS ranges,
@@ -90,7 +90,7 @@ BEGIN
                 WHERE s.group_id = _group.group_id AND s.starts_at IS NOT NULL
                 ORDER BY s.entity_types, 2, 3, 4, 5
             ) AS a
-            CROSS JOIN LATERAL projections.read_keys_by_slices_v1(
+            CROSS JOIN LATERAL projections._read_keys_by_slices_v1(
                 a.entity_types, 0, 1023, a.db_timestamp, a.slice, a.source_id, a.seq_nr, '9999-01-01T00:00:00Z', 1
             ) AS k;
         END IF;

@@ -42,7 +42,7 @@ DECLARE
     _since timestamptz[];
     _until timestamptz[];
     _first timestamptz;
-    _all CONSTANT text[] := ARRAY(SELECT projections.entity_types_v1());
+    _all CONSTANT text[] := ARRAY(SELECT projections._entity_types_v1());
 BEGIN
     SELECT
         array_agg(r.projection_id), array_agg(r.min_slice), array_agg(r.max_slice), array_agg(r.since),

@@ -14,7 +14,7 @@ DECLARE
     ) END;
     _known record;
 BEGIN
-    PERFORM projections.cut_v1(p_min_slices);
+    PERFORM projections._cut_v1(p_min_slices);
     IF strpos(array_to_string(_types, ''), '*') > 0 THEN
         RAISE EXCEPTION 'entity types %: * stands for nothing in them', array_to_string(_types, ', ')
         USING ERRCODE = 'PJ021', HINT = 'Write the names of kinds of sources, or NULL for every one.';
@@ -33,7 +33,7 @@ BEGIN
         USING ERRCODE = 'PJ020', HINT = 'Its offsets and its read model belong to what it reads.';
     END IF;
     INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice)
-    SELECT _known.projection_id, w.min_slice, w.max_slice FROM projections.cut_v1(p_min_slices) AS w
+    SELECT _known.projection_id, w.min_slice, w.max_slice FROM projections._cut_v1(p_min_slices) AS w
     WHERE NOT EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id = _known.projection_id);
     RETURN _known.projection_id;
 END;

@@ -32,7 +32,7 @@ AS $$
             AS n (min_slice, epoch, commits, horizon, import_id)
             ON f.min_slice = n.min_slice AND f.epoch = n.epoch AND f.commits = n.commits
         WHERE f.projection_id = p_projection_id AND f.owner = p_owner
-        AND (SELECT projections.same_generation_v1(p_owner, p_answered, p_timeline, p_started_at))
+        AND (SELECT projections._same_generation_v1(p_owner, p_answered, p_timeline, p_started_at))
         ORDER BY f.min_slice
         FOR UPDATE OF f  -- in the order in which a cut takes them
     ) AS h

@@ -1,7 +1,7 @@
 -- Stores what a batch has handled, in the transaction of its effects. Compare and set: the range, and each source, must
 -- stand where the worker remembers them. Sources that have an offset come first, each with its number in p_previous; the
 -- others have none, and their slices are in p_slices. What was read of a database and not stored yet shows in no count: see
--- same_generation_v1. Returns whether somebody waits for what is handled (handled_v1).
+-- _same_generation_v1. Returns whether somebody waits for what is handled (_handled_v1).
 --
 -- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source does not stand where the batch has
 -- it, PJ012 when this is not the transaction that the batch began, PJ013 when the range is not as it was stored last,
@@ -53,7 +53,7 @@ BEGIN
         failures = 0, error = NULL, restarts_at = NULL, commits = r.commits + 1
     WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice
     AND r.epoch = p_epoch AND r.owner = p_owner AND r.commits = p_commits
-    AND (SELECT projections.same_generation_v1(p_owner, p_answered, p_timeline, p_started_at));
+    AND (SELECT projections._same_generation_v1(p_owner, p_answered, p_timeline, p_started_at));
     IF NOT FOUND THEN
         -- Epochs only rise, and each has one owner, whose count nobody else moves.
         IF EXISTS (
@@ -72,7 +72,7 @@ BEGIN
     -- Apart, for most sources are known: updating those alone costs a quarter less than an upsert of all.
     -- The row above is locked, so no other holder of this range comes in between.
     IF _all_offsets < _known * 256 THEN
-        _saved := projections.save_most_offsets_v1(
+        _saved := projections._save_most_offsets_v1(
             p_projection_id, p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known]
         );
     ELSIF _known > 0 THEN
@@ -90,7 +90,7 @@ BEGIN
         GET DIAGNOSTICS _saved = ROW_COUNT;
     END IF;
     IF _saved < _known THEN
-        _saved := _saved + projections.save_evicted_offsets_v1(
+        _saved := _saved + projections._save_evicted_offsets_v1(
             p_projection_id, p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known]
         );
     END IF;

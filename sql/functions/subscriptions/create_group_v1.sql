@@ -15,7 +15,7 @@ DECLARE
     _id integer;
     _starts_at timestamptz;
 BEGIN
-    PERFORM projections.cut_v1(p_min_slices);
+    PERFORM projections._cut_v1(p_min_slices);
     SELECT g.group_id, g.starts_at INTO _id, _starts_at FROM projections.subscription_groups AS g WHERE g.name = p_name;
     IF NOT FOUND THEN
         IF p_name IS NULL OR p_name = '' OR char_length(p_name) > 255 THEN
@@ -34,7 +34,7 @@ BEGIN
         ON CONFLICT (name) DO NOTHING RETURNING group_id INTO _id;
         IF FOUND THEN
             INSERT INTO projections.group_ranges (group_id, min_slice, max_slice)
-            SELECT _id, w.min_slice, w.max_slice FROM projections.cut_v1(p_min_slices) AS w;
+            SELECT _id, w.min_slice, w.max_slice FROM projections._cut_v1(p_min_slices) AS w;
             RETURN _id;
         END IF;
         -- Somebody else has just made it.

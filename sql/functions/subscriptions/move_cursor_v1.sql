@@ -6,7 +6,7 @@
 -- match. Where that is not what the database has, PJ013 is raised, and nothing moves.
 --
 -- p_handler names a range that is one handler's own. A reader that has handlers of its own, rather than one for all that matches,
--- gives them (p_handlers): what has matched for others is kept for them, by set_handlers_apart_v1.
+-- gives them (p_handlers): what has matched for others is kept for them, by _set_handlers_apart_v1.
 -- Returns the names of the handlers that something is kept for from now on; NULL for none.
 CREATE OR REPLACE FUNCTION projections.move_cursor_v1(
     p_group text,
@@ -51,7 +51,7 @@ BEGIN
         USING ERRCODE = 'PJ084', HINT = 'A cursor is the match_id of a row that was read for this group.';
     END IF;
     IF p_handlers IS NOT NULL AND p_handler IS NULL THEN
-        _apart := projections.set_handlers_apart_v1(_range.group_id, p_min_slice, p_cursor, p_handlers);
+        _apart := projections._set_handlers_apart_v1(_range.group_id, p_min_slice, p_cursor, p_handlers);
     END IF;
     UPDATE projections.group_ranges AS r SET cursor = p_cursor, moved_at = clock_timestamp()
     WHERE r.group_id = _range.group_id AND r.min_slice = p_min_slice AND r.handler_id IS NOT DISTINCT FROM p_handler;

@@ -42,7 +42,7 @@ BEGIN
             (SELECT quote_literal(min(t.topic)) FROM unnest(p_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) USING ERRCODE = 'PJ081';
     END IF;
     IF EXISTS (SELECT FROM unnest(p_topics) AS t (topic) WHERE t.topic <> '' AND '.' || t.topic || '.' LIKE '%..%') THEN
-        PERFORM projections.topic_patterns_v1(p_topics);  -- says what is wrong
+        PERFORM projections._topic_patterns_v1(p_topics);  -- says what is wrong
     END IF;
     IF cardinality(p_subscription_ids) <> cardinality(p_topics) OR cardinality(p_not_before) <> cardinality(p_topics) THEN
         RAISE EXCEPTION 'there are % topics, and % subscriptions or % times for them',
@@ -60,7 +60,7 @@ BEGIN
         RAISE EXCEPTION 'there is no subscription %', _unknown USING ERRCODE = 'PJ081';
     END IF;
     -- An event that was published before may have been matched since: only what is new is directed.
-    PERFORM projections.lock_sources_v1(_sources[1:1], _types[1:1]);
+    PERFORM projections._lock_sources_v1(_sources[1:1], _types[1:1]);
     SELECT s.seq_nr INTO _last FROM projections.sources AS s WHERE s.source_id = _sources[1];
     RETURN QUERY
     WITH appended AS (

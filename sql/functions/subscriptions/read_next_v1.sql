@@ -71,7 +71,7 @@ BEGIN
             sum(e.bytes) OVER (ORDER BY m.match_id ROWS UNBOUNDED PRECEDING) AS total
         FROM unnest(_page) AS m
         LEFT JOIN LATERAL (
-            SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+            SELECT e.*, projections._event_bytes_v1(e.payload, e.metadata) AS bytes
             FROM projections.events AS e
             WHERE e.source_id = m.source_id AND e.seq_nr = m.seq_nr AND e.db_timestamp = m.db_timestamp
             AND e.db_timestamp BETWEEN _oldest AND _newest

@@ -1,5 +1,5 @@
 -- Says that consumers of a group have a handler, by its name, and which subscription it is for; returns its number. From then
--- on, what matches for it is kept for it while no process has it: set_handlers_apart_v1.
+-- on, what matches for it is kept for it while no process has it: _set_handlers_apart_v1.
 CREATE OR REPLACE FUNCTION projections.register_handler_v1(p_group text, p_name text, p_subscription_id bigint)
 RETURNS integer
 LANGUAGE sql

@@ -11,7 +11,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _locked bigint[] := projections.lock_batches_v1(p_group, p_retry_id, p_waiting);
+    _locked bigint[] := projections._lock_batches_v1(p_group, p_retry_id, p_waiting);
 BEGIN
     UPDATE projections.group_retries AS r SET due_at = clock_timestamp(), attempts = 0 WHERE r.retry_id = ANY (_locked);
     RETURN cardinality(_locked);

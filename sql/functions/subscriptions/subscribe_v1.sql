@@ -2,7 +2,7 @@
 -- returns the same one, kept for the longer of both times (NULL: without limit).
 --
 -- p_condition is a boolean expression over e, the event (a row of projections.matchable_events), and s, the subscription
--- (s.params); NULL: none. p_topics are event types, and patterns of them as topic_patterns_v1 takes them; p_entity_types are kinds of
+-- (s.params); NULL: none. p_topics are event types, and patterns of them as _topic_patterns_v1 takes them; p_entity_types are kinds of
 -- sources.
 --
 -- It gets every event that is committed after it; of those that are in flight just now some may be committed before. With p_start
@@ -54,7 +54,7 @@ BEGIN
     ELSIF p_start > clock_timestamp() AND p_start < 'infinity' THEN
         RAISE EXCEPTION 'start lies in the future: %', p_start USING ERRCODE = 'PJ081', HINT = 'Leave it out for what comes from now on.';
     END IF;
-    PERFORM projections.topic_patterns_v1(_topics);  -- names, too
+    PERFORM projections._topic_patterns_v1(_topics);  -- names, too
     _group := projections.create_group_v1(p_group, p_reliable);
     SELECT g.reliable, coalesce(p_start, g.starts_at) INTO _reliable, _start
     FROM projections.subscription_groups AS g WHERE g.group_id = _group;
@@ -63,7 +63,7 @@ BEGIN
         USING ERRCODE = 'PJ081', HINT = 'Leave start out.';
     END IF;
     IF p_condition IS NOT NULL THEN
-        _condition := projections.condition_id_v1(p_condition);
+        _condition := projections._condition_id_v1(p_condition);
     END IF;
     _identity := jsonb_build_object(
         'group', _group, 'condition', _condition, 'params', p_params, 'topics', to_jsonb(_topics),
@@ -73,8 +73,8 @@ BEGIN
         _patterns := _topics;
         _topics := NULL;
     END IF;
-    SELECT * INTO _matched FROM projections.topic_patterns_v1(_patterns);
-    _since := projections.in_flight_since_v1();
+    SELECT * INTO _matched FROM projections._topic_patterns_v1(_patterns);
+    _since := projections._in_flight_since_v1();
 
     INSERT INTO projections.subscriptions (
         group_id, condition_id, params, topics, patterns, likes, regexes, entity_types, expires_after, since, identity,

@@ -83,7 +83,7 @@ async def test_conditions_are_taken_where_backslashes_escape(backslashes: Databa
 
 
 async def test_bounds_of_partitions_are_known_where_backslashes_escape(backslashes: Database) -> None:
-    await execute(backslashes, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+    await execute(backslashes, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
 
     bounds = "SELECT to_timestamp - from_timestamp FROM projections.partitions WHERE from_timestamp = '2020-01-01Z'"
     assert await fetchval(backslashes, bounds) == timedelta(days=1)

@@ -149,7 +149,7 @@ async def test_what_is_replayed_late_is_read(followed: Followed) -> None:
             await happen(followed.primary, f"s{number % 5}")
         # Longer ago than what is read again, by the clocks of both servers; the reader has polled meanwhile.
         followed.servers.standby.until(
-            "SELECT clock_timestamp() - projections.replayed_until_v1() > '1 s'", "one"
+            "SELECT clock_timestamp() - projections._replayed_until_v1() > '1 s'", "one"
         )
         await live.polled(5)
         assert live.seen == []

@@ -102,11 +102,11 @@ class TestOnePageAfterTheOther:
         await remember(database)
         lost = await from_the_past(database, topics=["t"])
         pages, match_page = (
-            "SELECT * FROM projections.next_history_v1($1, 10)",
-            ("SELECT projections.match_history_v1($1, $2, $3, $4)"),
+            "SELECT * FROM projections._next_history_v1($1, 10)",
+            ("SELECT projections._match_history_v1($1, $2, $3, $4)"),
         )
         async with database.session() as session:
-            await session.fetch("SELECT * FROM projections.begin_history_v1()")
+            await session.fetch("SELECT * FROM projections._begin_history_v1()")
             (first, *rest) = await session.fetch(pages, lost)
             known = lost, first["source_id"], first["seq_nr"], len(rest) + 1
             assert await session.fetchval(match_page, *known) == 10
@@ -117,7 +117,7 @@ class TestOnePageAfterTheOther:
             )
             assert await from_the_past(database, start, group="other", topics=["t"]) == lost
             assert await session.fetchval(match_page, *known) == 0
-            await session.fetch("SELECT * FROM projections.begin_history_v1()")
+            await session.fetch("SELECT * FROM projections._begin_history_v1()")
             assert await session.fetchval(match_page, *known) == 0
         await catch_up(database)
 

@@ -43,7 +43,7 @@ async def test_a_condition_that_is_another_changes_the_state_of_subscriptions(da
     states = set()
     for condition in ("e.seq_nr > 1", "e.seq_nr > 2"):
         await subscribe(database, condition)
-        states.add(await fetchval(database, "SELECT projections.subscriptions_state_v1()"))
+        states.add(await fetchval(database, "SELECT projections._subscriptions_state_v1()"))
         await execute(database, "DROP SCHEMA projections_conditions CASCADE")
         await execute(database, "CREATE SCHEMA projections_conditions")
         await execute(database, "GRANT ALL ON SCHEMA projections_conditions TO PUBLIC")

@@ -101,7 +101,7 @@ async def test_a_rebuild_that_was_begun_before_a_fail_over_is_neither_swapped_no
     )  # as if this were the next
 
     with pytest.raises(DatabaseError, match="the database went back in time") as refused:
-        await execute(journal, "SELECT projections.swap_rebuild_v1(1)")
+        await execute(journal, "SELECT projections._swap_rebuild_v1(1)")
     assert refused.value.sqlstate == "PJ013"
     result = await rebuild(journal, dsn, Counts, ONE)
 
@@ -118,7 +118,7 @@ async def test_a_task_of_a_lost_rebuild_folds_nothing_into_another_of_its_number
     monkeypatch.setattr(_Run, "_fold", ends)
     with pytest.raises(RebuildFailed):
         await rebuild(journal, dsn, Counts, ONE)
-    part = "SELECT count(*) FROM projections.lock_rebuild_part_v1(1, 0, $1)"
+    part = "SELECT count(*) FROM projections._lock_rebuild_part_v1(1, 0, $1)"
     began = await fetchval(journal, "SELECT started_at FROM projections.rebuilds")
 
     assert await fetchval(journal, part, began) == 1

@@ -45,7 +45,7 @@ def test_a_writer_of_the_table_needs_no_right_on_the_journal(shop: Connection, s
     stranger.execute("DELETE FROM orders")
 
     assert [one[1] for one in told(shop)] == ["insert", "update", "delete"]
-    for name in ("append_changes_v1", "describe_changes_v1"):
+    for name in ("_append_changes_v1", "_describe_changes_v1"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             stranger.execute(f"SELECT projections.{name}()")
 
@@ -56,7 +56,7 @@ def test_a_stranger_can_not_use_the_triggers_of_the_journal(shop: Connection, st
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         stranger.execute(
             "CREATE TRIGGER forging AFTER INSERT ON mine FOR EACH STATEMENT "
-            "EXECUTE FUNCTION projections.append_changes_v1('{}')"
+            "EXECUTE FUNCTION projections._append_changes_v1('{}')"
         )
 
 

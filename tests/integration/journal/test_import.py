@@ -233,7 +233,7 @@ async def test_staged_year_10000_is_refused_by_the_database(database: Database) 
             "db_timestamp) VALUES ('a', 'p', 'e', '{}', 1, 1, '10000-01-01')"
         )
         with pytest.raises(InvalidEvent, match=r"timestamp 10000-01-01 .* is in the future"):
-            await session.execute("SELECT projections.import_events_v1()")
+            await session.execute("SELECT projections._import_events_v1()")
         await session.rollback()
 
 

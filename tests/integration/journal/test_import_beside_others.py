@@ -155,7 +155,7 @@ async def test_import_and_eviction_wait_for_each_other(database: Database) -> No
     async with database.session() as evicting:
         await evicting.begin()
         await evicting.execute(
-            "SELECT projections.evict_offsets_v1(p.projection_id, '0', '') FROM projections.projections AS p"
+            "SELECT projections._evict_offsets_v1(p.projection_id, '0', '') FROM projections.projections AS p"
         )
         await evicting.execute("UPDATE projections.projections SET evicted_before = now()")
         importing = asyncio.create_task(import_events(database, [historic("a", 1)]))
@@ -168,7 +168,7 @@ async def test_import_and_eviction_wait_for_each_other(database: Database) -> No
 
 async def test_import_and_eviction_do_not_trust_a_snapshot_from_before_their_lock(database: Database) -> None:
     """In REPEATABLE READ neither would see what the other has committed."""
-    for call in ("import_events_v1()", "evict_offsets_v1(1, '0', '')"):
+    for call in ("_import_events_v1()", "_evict_offsets_v1(1, '0', '')"):
         async with database.session() as session:
             await session.begin()
             await session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -198,7 +198,7 @@ async def test_role_without_the_grant_is_told_so(database: Database, dsn: str) -
         await session.execute("SET ROLE projections_reader")
         await session.begin()
         with pytest.raises(DatabaseError, match="permission denied"):
-            await session.execute("SELECT projections.import_events_v1()")
+            await session.execute("SELECT projections._import_events_v1()")
         await session.rollback()
         await session.execute("RESET ROLE")
 
@@ -212,7 +212,7 @@ async def test_writers_role_may_import(database: Database, dsn: str) -> None:
             "payload text, version smallint, metadata text, tags text, event_id uuid, seq_nr bigint, "
             "db_timestamp timestamptz) ON COMMIT DROP"
         )
-        await session.execute("SELECT projections.import_events_v1()")
+        await session.execute("SELECT projections._import_events_v1()")
         await session.commit()
         await session.execute("RESET ROLE")
 
@@ -225,7 +225,7 @@ async def test_blocked_import_is_seen_as_a_writer(database: Database) -> None:
         await session.begin()
         session_pid = await pid(session)
         importing = asyncio.create_task(
-            session.execute("SELECT projections.lock_sources_v1(ARRAY['a'], ARRAY['plane'])")
+            session.execute("SELECT projections._lock_sources_v1(ARRAY['a'], ARRAY['plane'])")
         )
         await until_blocked(database, [session_pid])
         async with database.session() as look:

@@ -20,10 +20,10 @@ FROM generate_series(1, 50000) AS n
 """
 KEYS = "SELECT * FROM projections.events ORDER BY db_timestamp DESC LIMIT 1000"
 LOOKUPS = {
-    "load": "SELECT count(*) FROM projections.load_events_v1(%(source_ids)s, %(seq_nrs)s, %(times)s)",
-    "predecessors": "SELECT count(*) FROM projections.predecessors_v1(%(source_ids)s, %(seq_nrs)s, '2030-01-01Z', "
+    "load": "SELECT count(*) FROM projections._load_events_v1(%(source_ids)s, %(seq_nrs)s, %(times)s)",
+    "predecessors": "SELECT count(*) FROM projections._predecessors_v1(%(source_ids)s, %(seq_nrs)s, '2030-01-01Z', "
     "'2031-01-01Z')",
-    "event ids": "SELECT count(*) FROM projections.same_event_ids_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
+    "event ids": "SELECT count(*) FROM projections._same_event_ids_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
     "NULL, NULL, %(ids)s)",
 }
 
@@ -33,7 +33,7 @@ def connection(databases: Databases, template: str) -> Iterator[psycopg.Connecti
     """A journal of 50,000 events in two partitions."""
     with databases.fresh(template) as dsn, psycopg.connect(dsn, autocommit=True) as opened:
         opened.execute(
-            "SELECT projections.create_partition_v1('2030-01-01T00:00:00Z', '2030-01-01T06:00:00Z')"
+            "SELECT projections._create_partition_v1('2030-01-01T00:00:00Z', '2030-01-01T06:00:00Z')"
         )
         opened.execute(FILL)
         opened.execute("VACUUM (ANALYZE) projections.events")

@@ -101,7 +101,7 @@ async def test_a_group_that_catches_up_lags_by_what_it_has_not_had(group: Databa
     await execute(group, "DELETE FROM projections.matches")
     async with group.session() as session:
         await rewind_group(session, "g", "beginning")
-        number = await session.fetchval("SELECT subscription_id FROM projections.begin_history_v1()")
+        number = await session.fetchval("SELECT subscription_id FROM projections._begin_history_v1()")
     hours, reached = [], []
     for source in (LOW, HIGH, None):
         found = await lag_of(group)
@@ -110,7 +110,7 @@ async def test_a_group_that_catches_up_lags_by_what_it_has_not_had(group: Databa
         hours.append(int(found.lag / 3600))
         reached.append(found.caught_up_to)
         if source is not None:
-            page = "SELECT projections.match_history_v1($1, $2, 1, 1)"
+            page = "SELECT projections._match_history_v1($1, $2, 1, 1)"
             assert await fetchval(group, page, number, source) == 1
         await execute(group, "DELETE FROM projections.matches")
 
@@ -308,7 +308,7 @@ async def test_a_group_that_there_is_not_is_an_error_that_lists_those_that_there
 async def test_the_head_waits_for_matches_that_may_still_appear(group: Database) -> None:
     await landed_and_matched(group, LOW)
     async with group.transaction() as matching:
-        await matching.execute("SELECT projections.lock_matching_v1()")
+        await matching.execute("SELECT projections._lock_matching_v1()")
         await matching.execute("SELECT nextval('projections.match_ids')")
 
         assert (await lag_of(group)).head == 1
@@ -341,7 +341,7 @@ async def test_conditions_that_are_set_apart_are_told_with_whose_they_are(group:
         await subscribe(session, "g", condition="e.seq_nr > 2")
     await execute(
         group,
-        "SELECT projections.quarantine_condition_v1(c.condition_id, 'why') "
+        "SELECT projections._quarantine_condition_v1(c.condition_id, 'why') "
         "FROM projections.conditions AS c WHERE c.sql = 'e.seq_nr > 1'",
     )
 

@@ -50,7 +50,7 @@ async def test_lag_backlog_and_ranges_of_groups_are_told(group: Database) -> Non
 async def test_failed_batches_and_conditions_set_apart_are_counted(group: Database) -> None:
     for number, delay in enumerate((None, None, "1 hour")):
         await execute(group, FAIL, delay, f'[{{"match_id": {number}}}]')
-    await execute(group, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    await execute(group, "SELECT projections._quarantine_condition_v1(1, 'why')")
 
     samples = await told_by_the_database(group)
 
@@ -66,7 +66,7 @@ async def test_events_that_a_condition_failed_on_are_counted(group: Database) ->
     SELECT 1, 'plane', 'a', n, now(), 1, 't', now(), 'why', FALSE FROM generate_series(1, 2) AS n
     """
     await execute(group, put_aside)
-    await execute(group, "SELECT projections.retry_unanswered_v1(1)")
+    await execute(group, "SELECT projections._retry_unanswered_v1(1)")
 
     assert (await told_by_the_database(group))[series("projections_events_set_apart")] == 1
 

@@ -155,7 +155,7 @@ class Model:
             e = self.random.choice(due)
             first = min(other.seq_nr for other in due if other.source_id == e.source_id)
             self.db.execute(
-                "SELECT projections.park_source_v1(1, %s, %s, %s, 'Landed', 'why', 1)",
+                "SELECT projections._park_source_v1(1, %s, %s, %s, 'Landed', 'why', 1)",
                 [e.source_id, e.slice, first],
             )
             self.parked.add(e.source_id)
@@ -172,7 +172,7 @@ class Model:
 
     def rescale(self) -> None:
         cuts = {0, *(slice_of(name) + self.random.randint(0, 1) for name in self.some(self.names))}
-        self.db.execute("SELECT projections.set_ranges_v1(1, %s)", [sorted(cuts)])
+        self.db.execute("SELECT projections._set_ranges_v1(1, %s)", [sorted(cuts)])
 
     def import_history(self) -> None:
         """New sources, with times that the ranges have passed; what was evicted allows none older."""
@@ -188,16 +188,16 @@ class Model:
                 "(%s, 'plane', 'Landed', '{}', NULL, NULL, 1, %s, %s, NULL)",
                 [name, n, since + n * apart],
             )
-        self.db.execute("SELECT projections.import_events_v1()")
+        self.db.execute("SELECT projections._import_events_v1()")
         self.imported[name] = self.last_import()
 
     def evict(self) -> None:
-        self.db.execute("SELECT projections.evict_offsets_v1(1, '0', '')")
+        self.db.execute("SELECT projections._evict_offsets_v1(1, '0', '')")
 
     def set_offset(self) -> None:
         if events := self.events():
             start = self.random.choice(events).at
-            self.db.execute("SELECT projections.set_offset_v1(1, %s)", [start])
+            self.db.execute("SELECT projections._set_offset_v1(1, %s)", [start])
             late = {(name, at) for name, _, at in self.late() if at < start}
             self.handled = {(e.source_id, e.at) for e in events if e.at < start} | late
             self.parked = set()

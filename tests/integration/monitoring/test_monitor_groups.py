@@ -27,7 +27,7 @@ async def group(database: Database) -> Database:
     await landed_and_matched(database, "a")
     for number, (error, delay) in enumerate([("why", None), ("x" * 3000, None), ("late", "1 hour")]):
         await execute(database, FAIL, error, delay, f'[{{"match_id": {number}}}]')
-    await execute(database, "SELECT projections.quarantine_condition_v1(1, 'division by zero')")
+    await execute(database, "SELECT projections._quarantine_condition_v1(1, 'division by zero')")
     return database
 
 

@@ -92,7 +92,7 @@ async def test_of_many_dead_letters_the_newest_of_each_endpoint_are_listed(hooks
 async def test_of_many_endpoints_those_with_troubles_are_listed(hooks: Database) -> None:
     for number in range(LISTED):
         await endpoint(hooks, f"0{number:03}")
-    await execute(hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'b', 'paused', NULL)")
+    await execute(hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'b', 'paused', NULL)")
 
     found = await document(hooks)
 
@@ -212,7 +212,7 @@ async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> Non
             ((await act_alone(hooks, action, endpoint="a")).json(), await fetchval(hooks, STATE, "a"))
         )
     await execute(
-        hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', 'it answered 410 Gone')"
+        hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'a', 'disabled', 'it answered 410 Gone')"
     )
     seen.append(
         ((await act_alone(hooks, "enable-endpoint", endpoint="a")).json(), await fetchval(hooks, STATE, "a"))
@@ -226,7 +226,7 @@ async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> Non
 
 
 async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Database) -> None:
-    await execute(hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
+    await execute(hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
     answered = await act_alone(hooks, "resume-endpoint", endpoint="a")
 
@@ -238,7 +238,7 @@ async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Da
 
 
 async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None:
-    await execute(hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
+    await execute(hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
     one = await act_alone(hooks, "retry-delivery", endpoint="a", event_id="ev-3")
     every = await act_alone(hooks, "retry-endpoint", endpoint="a")

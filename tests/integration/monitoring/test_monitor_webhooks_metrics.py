@@ -52,7 +52,7 @@ async def test_endpoints_and_deliveries_are_told_by_state(database: Database) ->
     await deliver_events(database, "b", 3, key="k")
     await take(database)
     await deliver_events(database, "a", 2)
-    await execute(database, "SELECT projections.set_endpoint_state_v1(NULL, 'c', 'paused', NULL)")
+    await execute(database, "SELECT projections._set_endpoint_state_v1(NULL, 'c', 'paused', NULL)")
 
     samples = await told_by_the_database(database)
 

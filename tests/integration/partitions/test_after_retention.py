@@ -26,7 +26,7 @@ async def test_projection_that_has_passed_goes_on_after_the_drop(journal: Databa
     await execute(journal, "UPDATE projections.projection_ranges SET horizon = $1", PAST + WEEK)
     dropped = await retained(journal)
     # Eviction takes the offsets of what is gone, as far as retention of offsets lets it.
-    await fetchval(journal, "SELECT projections.evict_offsets_v1(1, '1 day', '')")
+    await fetchval(journal, "SELECT projections._evict_offsets_v1(1, '1 day', '')")
 
     await happen(journal, "a", "b", "a", "new")
     await run_until_caught_up(journal, recording())

@@ -25,7 +25,7 @@ from tests.integration.schema.test_plans import (
 
 START = "2020-01-01T00:00:00Z"
 MADE = """
-SELECT projections.create_partition_v1(at, at + interval '1 minute')
+SELECT projections._create_partition_v1(at, at + interval '1 minute')
 FROM unnest('{2020-01-01T00:00:00Z,2020-01-01T00:01:00Z,2020-01-01T00:02:00Z}'::timestamptz[]) AS at
 """
 BATCH = """
@@ -44,11 +44,11 @@ def connection(databases: Databases, template: str) -> Iterator[psycopg.Connecti
         opened.execute(FILL.replace("2030", "2020").encode())
         opened.execute("VACUUM (ANALYZE) projections.events")
         for name in ("events_20200101t000000", "events_20200101t000100"):
-            opened.execute("SELECT projections.cluster_partition_v1(%s)", [name])
+            opened.execute("SELECT projections._cluster_partition_v1(%s)", [name])
             found = opened.execute("SELECT %s::regclass::oid", [f"projections.{name}"]).fetchone()
             assert found is not None
             opened.execute(f"VACUUM (FREEZE, ANALYZE) projections.events_copy_of_{found[0]}".encode())
-            opened.execute("SELECT projections.swap_partition_v1(%s)", [name])
+            opened.execute("SELECT projections._swap_partition_v1(%s)", [name])
         prepare(opened)
         yield opened
 

@@ -61,7 +61,7 @@ async def test_partition_in_slice_order_is_not_done_again(journal: Database) -> 
 async def test_partition_that_ended_too_recently_or_runs_or_is_empty_is_left_alone(journal: Database) -> None:
     async with journal.transaction() as session:
         await append(session, [event()])
-        await session.fetchval("SELECT projections.create_partition_v1($1, $2)", PAST - DAY, PAST)
+        await session.fetchval("SELECT projections._create_partition_v1($1, $2)", PAST - DAY, PAST)
 
     assert await cluster(journal, closed_for=36500 * DAY) == []
     assert [p.name for p in await cluster(journal)] == [NAME]
@@ -73,9 +73,9 @@ async def test_open_partition_is_refused_by_the_database(journal: Database) -> N
     )
 
     with pytest.raises(DatabaseError, match=f"partition {running} is not closed"):
-        await value(journal, "SELECT projections.cluster_partition_v1($1)", running)
+        await value(journal, "SELECT projections._cluster_partition_v1($1)", running)
     with pytest.raises(DatabaseError, match="'nothing' is no time partition"):
-        await value(journal, "SELECT projections.cluster_partition_v1('nothing')")
+        await value(journal, "SELECT projections._cluster_partition_v1('nothing')")
 
 
 SHAPE = """
@@ -138,7 +138,7 @@ async def test_role_that_does_not_own_the_schema_is_refused(dsn: str, journal: D
         await session.execute("SET ROLE projections_worker")
         for function in ("cluster", "swap"):
             with pytest.raises(MissingPrivilege):
-                await session.execute(f"SELECT projections.{function}_partition_v1($1)", NAME)
+                await session.execute(f"SELECT projections._{function}_partition_v1($1)", NAME)
 
 
 def _run(*arguments: str) -> tuple[int, str]:

@@ -241,7 +241,7 @@ async def test_swap_tries_again_until_the_reader_has_ended(journal: Database) ->
         await session.begin()
         await session.execute("SET LOCAL lock_timeout = '20ms'")
         swapping = asyncio.create_task(
-            session.fetchval("SELECT projections.swap_partition_v1($1, 100000, '0')", NAME)
+            session.fetchval("SELECT projections._swap_partition_v1($1, 100000, '0')", NAME)
         )
         for _ in range(3):
             await until_somebody_waits(journal)
@@ -285,7 +285,7 @@ async def test_writers_and_readers_go_on_while_partitions_are_exchanged(journal:
 
 async def test_of_two_runs_one_says_that_the_other_is_at_work(journal: Database) -> None:
     async with journal.transaction() as other:
-        await other.fetchval("SELECT projections.drop_partition_copies_v1()")
+        await other.fetchval("SELECT projections._drop_partition_copies_v1()")
 
         partition = await cluster_once(journal)
 
@@ -294,7 +294,7 @@ async def test_of_two_runs_one_says_that_the_other_is_at_work(journal: Database)
 
 async def test_run_whose_copy_another_run_has_removed_says_so(journal: Database) -> None:
     await copy_partition(journal)
-    await value(journal, "SELECT projections.drop_partition_copies_v1()")
+    await value(journal, "SELECT projections._drop_partition_copies_v1()")
 
     with pytest.raises(DatabaseError, match="is gone: another run has removed it"):
         async with journal.transaction() as session:

@@ -135,7 +135,7 @@ async def test_every_goes_on_until_it_is_stopped(database: Database, dsn: str) -
             made = "SELECT count(*) >= 2 FROM projections.partitions WHERE table_name = 'events' AND NOT is_default"
             await until(database, made)
             await keep(database, "events", ahead=1, retention=DAY)
-            await execute(database, "SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+            await execute(database, "SELECT projections._create_partition_v1($1, $2)", PAST, PAST + DAY)
             await until(
                 database, "SELECT count(*) = 0 FROM projections.partitions WHERE to_timestamp < '2021-01-01Z'"
             )

@@ -135,7 +135,7 @@ async def test_smaller_interval_begins_after_the_larger_partitions(database: Dat
 
 async def test_larger_interval_takes_the_time_that_smaller_partitions_leave_free(database: Database) -> None:
     async with database.session() as session:
-        await session.execute("SELECT projections.create_partition_v1($1, $2)", PAST + HOUR, PAST + 2 * HOUR)
+        await session.execute("SELECT projections._create_partition_v1($1, $2)", PAST + HOUR, PAST + 2 * HOUR)
     times = [PAST + n * HOUR / 2 for n in range(6)]
     await import_events(database, [historic("a", n, db_timestamp=t) for n, t in enumerate(times, 1)])
 
@@ -150,7 +150,7 @@ async def test_larger_interval_takes_the_time_that_smaller_partitions_leave_free
 
 async def test_day_has_24_hours_in_every_time_zone(dsn: str, database: Database) -> None:
     with psycopg.connect(dsn, options="-c timezone=America/New_York") as connection:
-        rows = connection.execute("SELECT * FROM projections.missing_partitions_v1('1 day', 400)").fetchall()
+        rows = connection.execute("SELECT * FROM projections._missing_partitions_v1('1 day', 400)").fetchall()
 
     assert {end.astimezone(UTC) - start.astimezone(UTC) for start, end in rows} == {DAY}
     assert {start.astimezone(UTC).hour for start, _ in rows} == {0}
@@ -197,7 +197,7 @@ async def test_reader_that_meets_a_move_waits_and_sees_every_event(database: Dat
     await import_events(database, history)
     async with database.session() as session:
         await session.begin()
-        moved = await session.fetchval("SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+        moved = await session.fetchval("SELECT projections._create_partition_v1($1, $2)", PAST, PAST + DAY)
         reading = asyncio.create_task(_numbers(database))
         await _until_somebody_waits(database)
         await session.commit()
@@ -211,7 +211,7 @@ async def test_page_within_the_time_of_a_move_waits_and_has_every_event(database
     await import_events(database, [historic("a", n, db_timestamp=PAST + n * HOUR) for n in range(1, 20)])
     async with database.session() as session:
         await session.begin()
-        await session.fetchval("SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+        await session.fetchval("SELECT projections._create_partition_v1($1, $2)", PAST, PAST + DAY)
         reading = [asyncio.create_task(page(database)) for page in (_page_of_events, _page_of_keys)]
         await _until_somebody_waits(database, 2)
         await session.commit()
@@ -290,7 +290,7 @@ async def test_append_that_meets_the_new_partition_of_its_time_waits_for_it(data
     start = _today()
     async with database.session() as session:
         await session.begin()
-        await session.execute("SELECT projections.create_partition_v1($1, $2)", start, start + 2 * DAY)
+        await session.execute("SELECT projections._create_partition_v1($1, $2)", start, start + 2 * DAY)
         appending = asyncio.create_task(_append_one(database))
         await _until_somebody_waits(database)
         await session.commit()
@@ -307,7 +307,7 @@ async def _append_one(database: Database) -> None:
 async def test_import_that_meets_the_new_partition_of_its_time_waits_for_it(database: Database) -> None:
     async with database.session() as session:
         await session.begin()
-        await session.execute("SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+        await session.execute("SELECT projections._create_partition_v1($1, $2)", PAST, PAST + DAY)
         importing = asyncio.create_task(import_events(database, [historic("a", 1)]))
         await _until_somebody_waits(database)
         await session.commit()
@@ -345,7 +345,7 @@ async def test_role_that_does_not_own_the_schema_is_refused(dsn: str) -> None:
     async with connect(dsn) as database, database.session() as session:
         await session.execute("SET ROLE projections_writer")
         with pytest.raises(MissingPrivilege):
-            await session.execute("SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+            await session.execute("SELECT projections._create_partition_v1($1, $2)", PAST, PAST + DAY)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ async def test_worker_makes_and_drops_partitions_though_it_owns_no_table(
 @pytest.mark.parametrize(
     "call",
     [
-        "create_partition_v1('2020-01-01Z', '2020-01-02Z')",
-        "drop_partition_v1('events_20200101t000000')",
-        "drop_partition_v1('events_20200101t000000', TRUE)",
+        "_create_partition_v1('2020-01-01Z', '2020-01-02Z')",
+        "_drop_partition_v1('events_20200101t000000')",
+        "_drop_partition_v1('events_20200101t000000', TRUE)",
     ],
 )
 async def test_worker_may_not_make_or_drop_a_partition_of_its_choice(worker: Database, call: str) -> None:
@@ -209,7 +209,7 @@ async def test_statement_timeout_of_the_role_does_not_cut_maintenance_short(
 async def test_turn_ends_after_a_few_waits_in_vain_and_the_next_goes_on(database: Database) -> None:
     for day in range(3, 8):
         start = PAST + day * DAY
-        await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
+        await execute(database, "SELECT projections._create_partition_v1($1, $2)", start, start + DAY)
     await filled(database)
     await keep(database, "events", ahead=1)
     await execute(database, "DROP TABLE " + await fetchval(database, RUNNING))

@@ -51,27 +51,27 @@ SELECT
 FROM projections.events WHERE db_timestamp > date_trunc('day', now(), 'UTC') AND source_id LIKE 'new%'
 """
 PAGE = "SELECT count(*) FROM projections.{}('{{thing}}', 0, 1023, {}, -1, '', 0, '9998-12-31', {})"
-LOOK = "SELECT * FROM projections.poll_writers_v1(0, '{{thing,other}}', ARRAY[now(), {}])"
+LOOK = "SELECT * FROM projections._poll_writers_v1(0, '{{thing,other}}', ARRAY[now(), {}])"
 ALWAYS = {
     "append": NEW,
     "poll": LOOK.format("now() - interval '1 minute'"),
     **{
-        f"page of {what} at the end": PAGE.format(f"read_{what}_by_slices_v1", "now()", 1000)
-        for what in ("events", "keys")
+        f"page of {what} at the end": PAGE.format(function, "now()", 1000)
+        for what, function in (("events", "read_events_by_slices_v1"), ("keys", "_read_keys_by_slices_v1"))
     },
-    "page of types at the end": PAGE.format("read_keys_by_slices_v1", "now()", "1000, TRUE"),
+    "page of types at the end": PAGE.format("_read_keys_by_slices_v1", "now()", "1000, TRUE"),
     "page of events of today": PAGE.format("read_events_by_slices_v1", "now() - interval '1 hour'", 1000),
     "page of events of long ago": PAGE.format("read_events_by_slices_v1", "now() - interval '90 days'", 3),
     "first page": PAGE.format("read_events_by_slices_v1", "'1970-01-01Z'", 1),
-    "load": "SELECT * FROM projections.load_events_v1(%(ids)s, %(numbers)s, %(times)s)",
-    "what conditions see": "SELECT * FROM projections.matchable_events_v1(%(ids)s, %(numbers)s, %(times)s)",
-    "predecessors": "SELECT * FROM projections.predecessors_v1('{new1}', '{3}', now() - interval '1 day', now())",
+    "load": "SELECT * FROM projections._load_events_v1(%(ids)s, %(numbers)s, %(times)s)",
+    "what conditions see": "SELECT * FROM projections._matchable_events_v1(%(ids)s, %(numbers)s, %(times)s)",
+    "predecessors": "SELECT * FROM projections._predecessors_v1('{new1}', '{3}', now() - interval '1 day', now())",
     "source backwards": "SELECT * FROM projections.read_source_v1('old', %(last)s, %(last)s, TRUE, 1000)",
     "matches that are read": "SELECT * FROM projections.read_next_v1('g', 0, 1023, 0, 1000, 1000)",
-    "matching": "SELECT projections.match_log_v1(array_fill('thing'::text, ARRAY[cardinality(%(ids)s::text[])]), "
+    "matching": "SELECT projections._match_log_v1(array_fill('thing'::text, ARRAY[cardinality(%(ids)s::text[])]), "
     "%(ids)s, %(numbers)s::bigint[], %(times)s, "
     "ARRAY(SELECT projections.slice_of_v1(id)::smallint FROM unnest(%(ids)s::text[]) AS id), %(types)s)",
-    "entity types": "SELECT projections.entity_types_v1()",
+    "entity types": "SELECT projections._entity_types_v1()",
     "lag": "SELECT * FROM projections.slice_lag_v1()",
     "lag of groups": "SELECT * FROM projections.group_lag_v1()",
     "event by id": "SELECT * FROM projections.find_event_v1((%(event_ids)s::uuid[])[1])",
@@ -85,7 +85,7 @@ WHERE l.pid = pg_backend_pid() AND i.inhparent = 'projections.events'::regclass
 # A projection and a group that have come up to today.
 READERS = """
 SELECT projections.subscribe_v1('g', p_topics => '{happened}');
-SELECT projections.register_projection_v1('p', '{thing}'), projections.begin_matching_v1();
+SELECT projections.register_projection_v1('p', '{thing}'), projections._begin_matching_v1();
 UPDATE projections.projection_ranges
 SET horizon = date_trunc('day', now(), 'UTC'), handled_until = date_trunc('day', now(), 'UTC');
 INSERT INTO projections.matches (
@@ -175,7 +175,7 @@ def test_a_source_is_read_backwards_to_its_first_event(journal: Journal) -> None
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_pages_over_all_partitions_have_each_event_once_in_order(journal: Journal, size: int) -> None:
     page = (
-        "SELECT db_timestamp, slice, source_id, seq_nr FROM projections.read_keys_by_slices_v1("
+        "SELECT db_timestamp, slice, source_id, seq_nr FROM projections._read_keys_by_slices_v1("
         "'{thing}', 0, 1023, %s, %s, %s, %s, 'infinity', %s)"
     )
     place: tuple[Any, ...] = ("1970-01-01Z", -1, "", 0)

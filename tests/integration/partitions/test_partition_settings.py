@@ -132,7 +132,7 @@ async def test_role_that_does_not_own_the_schema_changes_no_setting(database: Da
 async def test_function_knows_tables_with_partitions_alone(database: Database) -> None:
     with pytest.raises(DatabaseError, match="'sources' is no table with partitions in time") as refused:
         await fetchval(
-            database, "SELECT projections.create_partition_v1($1, $2, 'sources')", PAST, PAST + DAY
+            database, "SELECT projections._create_partition_v1($1, $2, 'sources')", PAST, PAST + DAY
         )
 
     assert refused.value.sqlstate == "PJ070"
@@ -247,7 +247,7 @@ async def test_longest_interval_and_most_ahead_lead_to_times_that_can_be_shown(d
     await keep(database, "events", interval=timedelta(days=366), ahead=1000)
 
     async with database.session() as session:
-        rows = await session.fetch("SELECT * FROM projections.missing_partitions_v1()")
+        rows = await session.fetch("SELECT * FROM projections._missing_partitions_v1()")
 
     assert len(rows) == 1001
     assert rows[-1]["to_timestamp"].year > 3000
@@ -356,7 +356,7 @@ class Counting:
 async def test_a_thousand_partitions_are_listed_by_one_query_and_maintained(database: Database) -> None:
     for day in range(1000):
         start = PAST + day * DAY
-        await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
+        await execute(database, "SELECT projections._create_partition_v1($1, $2)", start, start + DAY)
     await keep(database, "events", retention=DAY)
     await reader(database, PAST + 100 * DAY)
     await retained(database, force=False)

@@ -144,7 +144,7 @@ async def test_rebuild_keeps_everything_until_it_is_finished(
     number = await reader(journal, PAST + WEEK)
     await fetchval(
         journal,
-        "SELECT projections.begin_rebuild_v1($1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', "
+        "SELECT projections._begin_rebuild_v1($1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', "
         "'{}', '{plane}')",
         number,
         PAST + WEEK,
@@ -217,10 +217,10 @@ async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_pa
         "SELECT projections.subscribe_v1($1, 'e.seq_nr > 0', p_entity_types => '{none}', p_reliable => $2)"
     )
     await execute(journal, subscribe, "listening", False)
-    await execute(journal, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    await execute(journal, "SELECT projections._quarantine_condition_v1(1, 'why')")
     await execute(
         journal,
-        "SELECT projections.keep_unasked_v1('{1}', "
+        "SELECT projections._keep_unasked_v1('{1}', "
         "ARRAY[('a', 5, $1::timestamptz, 97, 'Happened', $1::timestamptz, NULL, 'plane')"
         "::projections.events_to_match], ARRAY[(1, NULL, 1, '{}', 'plane')::projections.interests])",
         PAST + DAY,
@@ -240,7 +240,7 @@ async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_pa
 
 async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journal: Database) -> None:
     await execute(
-        journal, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST + WEEK, PAST + 8 * DAY
+        journal, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST + WEEK, PAST + 8 * DAY
     )
     await match(journal, await group(journal), PAST + DAY, PAST + WEEK)
 
@@ -259,7 +259,7 @@ async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journa
 
 async def test_ranges_of_a_group_keep_what_each_has_not_read(journal: Database) -> None:
     number = await group(journal)
-    await execute(journal, "SELECT projections.cut_group_v1('billing', '{0,512}')")
+    await execute(journal, "SELECT projections._cut_group_v1('billing', '{0,512}')")
     await match(journal, number, PAST, PAST, match_id=1)  # in slice 7
     await match(journal, number, PAST + DAY, PAST + DAY, match_id=3)
 
@@ -297,7 +297,7 @@ async def test_function_refuses_a_partition_whose_retention_is_not_over(
     await keep(journal, "events", retention="forever")
 
     with pytest.raises(DatabaseError, match=f"{NAMES[0]} is kept: kept forever") as refused:
-        await fetchval(journal, "SELECT projections.drop_partition_v1($1, $2)", NAMES[0], force)
+        await fetchval(journal, "SELECT projections._drop_partition_v1($1, $2)", NAMES[0], force)
 
     assert refused.value.sqlstate == "PJ071"
 
@@ -306,7 +306,7 @@ async def test_function_refuses_a_partition_that_somebody_needs_and_names_them(j
     await reader(journal, PAST + HOUR)
 
     with pytest.raises(DatabaseError, match=r"is kept: slow stands at 2020-01-01 01:00:00\+00") as refused:
-        await fetchval(journal, "SELECT projections.drop_partition_v1($1)", NAMES[0])
+        await fetchval(journal, "SELECT projections._drop_partition_v1($1)", NAMES[0])
 
     assert refused.value.sqlstate == "PJ071"
     assert await past(journal) == NAMES
@@ -322,7 +322,7 @@ async def test_function_refuses_what_is_no_closed_partition(journal: Database, n
     with pytest.raises(DatabaseError, match="is no partition whose time is over") as refused:
         await fetchval(
             journal,
-            "SELECT projections.drop_partition_v1($1, TRUE)",
+            "SELECT projections._drop_partition_v1($1, TRUE)",
             running if name == "the one that runs" else name,
         )
 
@@ -364,7 +364,7 @@ async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> 
     )
     await execute(
         journal,
-        "SELECT projections.begin_rebuild_v1("
+        "SELECT projections._begin_rebuild_v1("
         "$1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}')",
         number,
         PAST + 2 * DAY - HOUR,
@@ -381,7 +381,7 @@ async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> 
 
 async def test_groups_learn_up_to_which_match_was_dropped(database: Database) -> None:
     behind, ahead = await group(database), await group(database, "ahead")
-    await execute(database, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
+    await execute(database, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
     await match(database, behind, PAST, PAST + HOUR, match_id=41)
     await match(database, ahead, PAST, PAST + HOUR, match_id=42)
     await execute(

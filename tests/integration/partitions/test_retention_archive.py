@@ -92,7 +92,7 @@ async def test_where_archiving_comes_first_a_run_without_it_drops_nothing(
     assert done.dropped == ()
     assert [[str(holder) for holder in each.holders] for each in done.kept] == [["to be archived first"]] * 3
     with pytest.raises(DatabaseError, match="to be archived first"):
-        await fetchval(journal, "SELECT projections.drop_partition_v1($1, TRUE)", NAMES[0])
+        await fetchval(journal, "SELECT projections._drop_partition_v1($1, TRUE)", NAMES[0])
 
 
 async def test_what_is_kept_is_not_archived(journal: Database) -> None:
@@ -107,7 +107,7 @@ async def test_what_is_kept_is_not_archived(journal: Database) -> None:
 
 
 async def test_matches_are_dropped_without_an_archive(database: Database) -> None:
-    await execute(database, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
+    await execute(database, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
     await match(database, await group(database, reliable=False), PAST, PAST)
 
     def archive(_: Partition) -> None:

@@ -31,7 +31,7 @@ from tests.fixtures.retention import (
 )
 from tests.fixtures.subscriptions import read_next
 
-DROP = "SELECT projections.drop_partition_v1($1)"
+DROP = "SELECT projections._drop_partition_v1($1)"
 LOOKED_AT = """
 SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables
 WHERE relname = 'matches_20200102t000000'
@@ -86,7 +86,7 @@ async def test_run_does_not_wait_for_every_partition_when_the_first_few_are_in_u
 ) -> None:
     for day in range(6):
         start = PAST + day * DAY
-        await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
+        await execute(database, "SELECT projections._create_partition_v1($1, $2)", start, start + DAY)
     await keep(database, "events", retention=DAY)
     async with database.session() as session:
         await session.begin()
@@ -135,9 +135,9 @@ async def test_import_in_flight_into_the_partition_is_waited_for_and_then_kept(j
 @pytest.mark.parametrize(
     "change",
     [
-        "set_offset_v1(1, '2020-01-01Z')",
+        "_set_offset_v1(1, '2020-01-01Z')",
         "register_projection_v1('new', '{plane}')",
-        "begin_rebuild_v1(1, 0, 1023, 1, now(), 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}')",
+        "_begin_rebuild_v1(1, 0, 1023, 1, now(), 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}')",
     ],
     ids=["set back", "registered", "rebuilt"],
 )
@@ -165,7 +165,7 @@ async def test_what_a_group_has_not_read_is_looked_at_before_the_locks_of_consum
     for day in range(2):
         start = PAST + day * DAY
         await execute(
-            journal, "SELECT projections.create_partition_v1($1, $2, 'matches')", start, start + DAY
+            journal, "SELECT projections._create_partition_v1($1, $2, 'matches')", start, start + DAY
         )
     await keep(journal, "matches", retention=DAY)
     for match_id in range(1, 21):
@@ -189,7 +189,7 @@ async def test_a_group_that_is_cut_while_a_partition_is_to_be_dropped_keeps_it(j
     await group(journal)
     async with journal.session() as session:
         await session.begin()
-        await session.execute("SELECT projections.cut_group_v1('billing', '{0,512}')")
+        await session.execute("SELECT projections._cut_group_v1('billing', '{0,512}')")
         refused = asyncio.create_task(fetchval(journal, DROP, NAMES[0]))
         await _until_somebody_waits(journal)
         await session.commit()
@@ -209,7 +209,7 @@ async def test_all_locks_of_a_drop_are_had_within_one_lock_timeout(journal: Data
         await session.execute("SET LOCAL lock_timeout = '300ms'")
         with pytest.raises(DatabaseError) as error:
             await session.fetchval(
-                "SELECT projections.lock_within_v1(ARRAY['projections.projections IN SHARE MODE',"
+                "SELECT projections._lock_within_v1(ARRAY['projections.projections IN SHARE MODE',"
                 " 'projections.rebuilds IN SHARE MODE'])"
             )
         assert error.value.sqlstate == "55P03"
@@ -217,14 +217,14 @@ async def test_all_locks_of_a_drop_are_had_within_one_lock_timeout(journal: Data
         await other.rollback()
         await session.begin()
         await session.execute("SET LOCAL lock_timeout = '300ms'")
-        await session.fetchval("SELECT projections.lock_within_v1('{projections.rebuilds IN SHARE MODE}')")
+        await session.fetchval("SELECT projections._lock_within_v1('{projections.rebuilds IN SHARE MODE}')")
         assert await session.fetchval("SELECT current_setting('lock_timeout')") == "300ms"
         await session.rollback()
 
 
 async def test_match_that_is_written_into_the_partition_meanwhile_keeps_it(journal: Database) -> None:
     number = await group(journal)
-    await execute(journal, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
+    await execute(journal, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
     async with journal.session() as session:
         await session.begin()
         await session.execute(
@@ -240,7 +240,7 @@ async def test_match_that_is_written_into_the_partition_meanwhile_keeps_it(journ
 async def test_match_that_meets_the_new_partition_of_its_time_waits_for_it(database: Database) -> None:
     """PostgreSQL refuses a row that is on its way to the default partition when its own appears."""
     number = await group(database)
-    create = "SELECT projections.create_partition_v1($1, $2, 'matches')"
+    create = "SELECT projections._create_partition_v1($1, $2, 'matches')"
     async with database.session() as session:
         await session.begin()
         await session.fetchval(create, PAST, PAST + DAY)
@@ -264,7 +264,7 @@ async def test_match_that_moves_to_a_new_partition_while_it_is_looked_for_is_fou
     async with database.session() as session, database.session() as other:
         await session.begin()
         moved = await session.fetchval(
-            "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY
+            "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY
         )
         places: dict[str, Any] = {"after": found.place, "until": 100, "limit": 10}
         reading = asyncio.create_task(
@@ -362,14 +362,14 @@ async def test_import_of_the_dropped_time_waits_and_goes_to_the_default_partitio
 
 async def test_copy_in_slice_order_goes_with_its_partition(journal: Database) -> None:
     """A run that puts it in slice order says so at its swap."""
-    await fetchval(journal, "SELECT projections.cluster_partition_v1($1)", NAMES[0])
+    await fetchval(journal, "SELECT projections._cluster_partition_v1($1)", NAMES[0])
 
     await retained(journal)
 
     copies = "SELECT count(*) FROM pg_class WHERE relname LIKE 'events_copy_of_%'"
     assert await fetchval(journal, copies) == 0
     with pytest.raises(DatabaseError, match="is gone: another run has removed it") as refused:
-        await fetchval(journal, "SELECT projections.swap_partition_v1($1)", NAMES[0])
+        await fetchval(journal, "SELECT projections._swap_partition_v1($1)", NAMES[0])
     assert refused.value.sqlstate == "PJ050"
 
 

@@ -241,7 +241,7 @@ class TestImports:
         async with database.session() as session:
             number = (await offsets.status(session, "p")).projection_id
             await offsets.evict(session, number, timedelta(0))
-            holders = await session.fetch("SELECT reason FROM projections.projection_holders_v1()")
+            holders = await session.fetch("SELECT reason FROM projections._projection_holders_v1()")
             bound = (await offsets.status(session, "p")).evicted_before
 
         assert bound <= PAST + timedelta(minutes=1)
@@ -277,7 +277,7 @@ async def test_what_a_partition_that_is_dropped_would_lose_is_counted_over_all_t
     )
 
     async with database.session() as session:
-        rows = await session.fetch("SELECT holder, unread FROM projections.unread_rows_v1('events_old')")
+        rows = await session.fetch("SELECT holder, unread FROM projections._unread_rows_v1('events_old')")
 
     assert [tuple(row.values()) for row in rows] == [("p", unread)]
 
@@ -292,12 +292,12 @@ async def test_events_that_come_back_from_an_archive_are_read_or_passed_whatever
 
     async with database.session() as session:
         rows = await session.fetch(
-            "SELECT entity_type FROM projections.passed_ranges_v1('{ship,plane,airport}', $1)", PAST
+            "SELECT entity_type FROM projections._passed_ranges_v1('{ship,plane,airport}', $1)", PAST
         )
         assert [row["entity_type"] for row in rows] == ["airport", "plane"]
         for kind in ("ship", "airport"):
             await session.execute(
-                "SELECT projections.read_restored_v1(ARRAY[$1::text], $2, 'infinity')", kind, PAST
+                "SELECT projections._read_restored_v1(ARRAY[$1::text], $2, 'infinity')", kind, PAST
             )
             assert await fetchval(database, horizon) == (before if kind == "ship" else PAST)
 

@@ -76,7 +76,7 @@ async def test_a_reset_that_meets_a_cut_resets_what_the_cut_leaves(journal: Data
 
     async with journal.session() as other:
         async with journal.transaction() as session:
-            await session.execute("SELECT projections.set_ranges_v1($1, '{0,512}')", number)
+            await session.execute("SELECT projections._set_ranges_v1($1, '{0,512}')", number)
             reset = asyncio.create_task(offsets.set_offset(other, "p", PAST))
             await until(journal, WAITS)
         await reset
@@ -103,7 +103,7 @@ async def test_a_cut_that_does_not_tile_is_refused(journal: Database, cut: str) 
     await caught_up(journal, recording())
 
     with pytest.raises(DatabaseError, match="ranges must begin at slice 0"):
-        await execute(journal, f"SELECT projections.set_ranges_v1(1, '{cut}')")
+        await execute(journal, f"SELECT projections._set_ranges_v1(1, '{cut}')")
 
 
 async def test_a_release_that_fails_does_not_keep_a_process_from_stopping(journal: Database) -> None:

@@ -40,7 +40,7 @@ INSERT INTO projections.rebuilds (
 )
 VALUES (1, 0, 1023, 1, now(), 0, now(), '', 'rename', $1)
 """
-HOLDERS = "SELECT count(*) FROM projections.retention_holders_v1() WHERE holder = 'p'"
+HOLDERS = "SELECT count(*) FROM projections._retention_holders_v1() WHERE holder = 'p'"
 
 
 @pytest.fixture

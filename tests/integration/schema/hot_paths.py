@@ -44,7 +44,7 @@ def append(first: int, last: int, event_ids: bool = False) -> str:
 
 
 def fan_out(first: int, last: int) -> str:
-    return f"""SELECT projections.fan_out_v1(
+    return f"""SELECT projections._fan_out_v1(
         {_array("'v-' || n", first, last)}, {_array("now() + n * interval '1 microsecond'", first, last)},
         {_array("'tenant'", first, last)}, {_array(TOPIC, first, last)}, {_array("'k-' || n % 1000", first, last)},
         {_array("NULL::timestamptz", first, last)}, {_array("TRUE", first, last)}, {_array("'{}'", first, last)},
@@ -53,7 +53,7 @@ def fan_out(first: int, last: int) -> str:
 
 
 def log_attempts(first: int, last: int) -> str:
-    return f"""SELECT projections.log_attempts_v1(
+    return f"""SELECT projections._log_attempts_v1(
         {_array(ATTEMPT_ID, first, last)}, {_array("'tenant'", first, last)},
         {_array("'v-' || n", first, last)}, {_array("now()", first, last)}, {_array(TOPIC, first, last)},
         {_array(ENDPOINT_ID, first, last)}, {_array("'webhook'", first, last)}, {_array("1", first, last)},
@@ -69,7 +69,7 @@ def match(first: int, last: int, kind: str = "thing") -> str:
     # The time of the event, where there is one: a lookup by the key, which takes a row each.
     at = f"""coalesce((SELECT e.db_timestamp FROM projections.events AS e
         WHERE e.source_id = {source_id} AND e.seq_nr = {seq_nr}), now())"""
-    return f"""SELECT projections.match_log_v1({_array(f"'{kind}'", first, last)},
+    return f"""SELECT projections._match_log_v1({_array(f"'{kind}'", first, last)},
         {_array(source_id, first, last)}, {_array(f"{seq_nr}::bigint", first, last)}, {_array(at, first, last)},
         {_array("1::smallint", first, last)}, {_array(TOPIC, first, last)})"""
 
@@ -115,51 +115,53 @@ def rebuilt(projection: str, sources: int = SOURCES) -> list[str]:
     ]
 
 
-SWAP = "SELECT projections.move_offsets_v1(b) FROM projections.rebuilds AS b"
+SWAP = "SELECT projections._move_offsets_v1(b) FROM projections.rebuilds AS b"
 READS = {
     "a page of events": _rows_of(f"read_events_by_slices_v1{PAGE}"),
-    "a page of keys": _rows_of(f"read_keys_by_slices_v1{PAGE}"),
-    "a page of heads": _rows_of(f"read_keys_by_slices_v1{PAGE[:-1]}, TRUE)"),
-    "events by key": _rows_of(f"load_events_v1({_array(SOURCE_ID)}, {_array('1::bigint')}, {TIMES})"),
+    "a page of keys": _rows_of(f"_read_keys_by_slices_v1{PAGE}"),
+    "a page of heads": _rows_of(f"_read_keys_by_slices_v1{PAGE[:-1]}, TRUE)"),
+    "events by key": _rows_of(f"_load_events_v1({_array(SOURCE_ID)}, {_array('1::bigint')}, {TIMES})"),
     "predecessors": _rows_of(
-        f"predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')}, '2000-01-01', now())"
+        f"_predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')}, '2000-01-01', now())"
     ),
     "where a source stands": "SELECT projections.latest_seq_nr_v1('s-000007')",
     "a source": _rows_of("read_source_v1('s-000007', 1, 100, FALSE, 100)"),
     "a source backwards": _rows_of("read_source_v1('s-000007', 1, 100, TRUE, 100)"),
     "an event by its id": _rows_of("find_event_v1('019a0000-0000-7000-8000-000000000007')"),
-    "newest events": "SELECT projections.newest_events_v1('{thing,published}', '{2000-01-01,2000-01-01}')",
-    "a poll": _rows_of("poll_writers_v1(0, '{}', '{}')"),
-    "entity types": _rows_of("entity_types_v1()"),
+    "newest events": "SELECT projections._newest_events_v1('{thing,published}', '{2000-01-01,2000-01-01}')",
+    "a poll": _rows_of("_poll_writers_v1(0, '{}', '{}')"),
+    "entity types": _rows_of("_entity_types_v1()"),
     "offsets": _rows_of(f"read_offsets_v1(1, {_array(SOURCE_ID)})"),
     "lag": _rows_of("slice_lag_v1('{1}')"),
-    "who holds partitions": _rows_of("retention_holders_v1()"),
-    "interests": _rows_of(f"interests_v1('thing', {_array(TOPIC, 1, TOPICS)} || NULL::text)"),
+    "who holds partitions": _rows_of("_retention_holders_v1()"),
+    "interests": _rows_of(f"_interests_v1('thing', {_array(TOPIC, 1, TOPICS)} || NULL::text)"),
     "matches of a group": _rows_of("read_next_v1('g', 0, 1023, 0, 9000000000, 500)"),
     "matches of a subscription": _rows_of("read_next_v1('g', 0, 1023, 0, 9000000000, 10, ARRAY[1::bigint])"),
-    "what a condition was not asked": _rows_of("next_unasked_v1(3, 500)"),
-    "matches to replay": "SELECT projections.replay_length_v1('g', 1, 0, 9000000000, 100)",
+    "what a condition was not asked": _rows_of("_next_unasked_v1(3, 500)"),
+    "matches to replay": "SELECT projections._replay_length_v1('g', 1, 0, 9000000000, 100)",
     "lag of groups": _rows_of("group_lag_v1()"),
-    "state of subscriptions": "SELECT projections.subscriptions_state_v1()",
-    "backlog of endpoints": _rows_of("endpoint_backlog_v1()"),
+    "state of subscriptions": "SELECT projections._subscriptions_state_v1()",
+    "backlog of endpoints": _rows_of("_endpoint_backlog_v1()"),
     "endpoints": _rows_of("endpoint_stats_v1(p_attempts => 100, p_endpoints => 20)"),
-    "webhooks in all": _rows_of("webhook_totals_v1()"),
-    "the next schedule": "SELECT projections.next_schedule_v1(TRUE)",
-    "a look at matching": _rows_of("look_at_matching_v1()"),
-    "logged events": _rows_of("list_logged_events_v1(p_limit => 100)"),
-    "logged events of an endpoint": _rows_of("list_logged_events_v1('{tenant}', p_endpoint_ids => '{e-07}')"),
-    "logged attempts": _rows_of("list_logged_attempts_v1(p_limit => 100)"),
+    "webhooks in all": _rows_of("_webhook_totals_v1()"),
+    "the next schedule": "SELECT projections._next_schedule_v1(TRUE)",
+    "a look at matching": _rows_of("_look_at_matching_v1()"),
+    "logged events": _rows_of("_list_logged_events_v1(p_limit => 100)"),
+    "logged events of an endpoint": _rows_of(
+        "_list_logged_events_v1('{tenant}', p_endpoint_ids => '{e-07}')"
+    ),
+    "logged attempts": _rows_of("_list_logged_attempts_v1(p_limit => 100)"),
     "logged attempts of an endpoint": _rows_of(
-        "list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07}')"
+        "_list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07}')"
     ),
     "logged attempts of several endpoints": _rows_of(
-        "list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07,e-08,nothing}')"
+        "_list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07,e-08,nothing}')"
     ),
-    "logged attempts that failed": _rows_of("list_logged_attempts_v1('{tenant}', p_status => 'failed')"),
-    "logged attempts of an event": _rows_of("list_logged_attempts_v1(p_event_ids => '{v-7}')"),
-    "named attempts": _rows_of(f"list_logged_attempts_v1(p_attempt_ids => {_array(ATTEMPT_ID, 1, 100)})"),
+    "logged attempts that failed": _rows_of("_list_logged_attempts_v1('{tenant}', p_status => 'failed')"),
+    "logged attempts of an event": _rows_of("_list_logged_attempts_v1(p_event_ids => '{v-7}')"),
+    "named attempts": _rows_of(f"_list_logged_attempts_v1(p_attempt_ids => {_array(ATTEMPT_ID, 1, 100)})"),
     "metrics of attempts": _rows_of(
-        "log_metrics_v1('attempt', now() - interval '1 day', now() + interval '1 day')"
+        "_log_metrics_v1('attempt', now() - interval '1 day', now() + interval '1 day')"
     ),
 }
 
@@ -185,7 +187,7 @@ _INLINE = [*_CLAIMED, "UPDATE projections.projections SET mode = 'inline'", appe
 
 def _begin_inline(first: int, seq_nr: int) -> str:
     numbers = _array(f"{seq_nr}::bigint")
-    return f"""SELECT count(*) FROM projections.begin_inline_v1(
+    return f"""SELECT count(*) FROM projections._begin_inline_v1(
         '{{p}}', '{{1}}', '{{"{{thing}}"}}', {_array(SOURCE_ID, first, first + BATCH - 1)}, {_array("'thing'")},
         {numbers}, {numbers}, {_array("now()")}, {_array("now()")})"""
 
@@ -194,7 +196,7 @@ WRITES = {
     "inline of known sources": _begin_inline(201, 2),
     "inline of sources that may be known no more": _begin_inline(SOURCES - BATCH + 1, 3),
     "inline of new sources": _begin_inline(200_001, 1),
-    "note reactions": f"""SELECT count(*) FROM projections.note_reactions_v1(
+    "note reactions": f"""SELECT count(*) FROM projections._note_reactions_v1(
         'p', {_array(SOURCE_ID)}, {_array("2::bigint")})""",
     "offsets of known sources": _save(1, BATCH),
     "offsets of most sources": _save(1, 3500, 3500),
@@ -203,37 +205,37 @@ WRITES = {
     "append to new sources": append(200_001, 200_000 + BATCH),
     "append with ids": append(300_001 - BATCH // 2, 300_000 + BATCH // 2, event_ids=True),
     "append stored ids": append(1, BATCH, event_ids=True),
-    "import": "SELECT projections.import_events_v1()",
-    "evict offsets": "SELECT projections.evict_offsets_v1(1, interval '0', '', 500)",
+    "import": "SELECT projections._import_events_v1()",
+    "evict offsets": "SELECT projections._evict_offsets_v1(1, interval '0', '', 500)",
     "match": match(1, BATCH),
     "match published": match(1, BATCH, "published"),
-    "match what is due": "SELECT projections.match_due_v1(500)",
-    "match what was not asked": """SELECT projections.match_unasked_v1(3, min(n.page_id), min(n.place), 500)
-        FROM projections.next_unasked_v1(3, 500) AS n""",
-    "pass what was not asked": "SELECT projections.pass_unasked_v1()",
+    "match what is due": "SELECT projections._match_due_v1(500)",
+    "match what was not asked": """SELECT projections._match_unasked_v1(3, min(n.page_id), min(n.place), 500)
+        FROM projections._next_unasked_v1(3, 500) AS n""",
+    "pass what was not asked": "SELECT projections._pass_unasked_v1()",
     "publish to subscriptions": f"""SELECT count(*) FROM projections.publish_v1(
         'q', {_array(TOPIC)}, {_array("'{}'")}, p_subscription_ids => {_array("1::bigint")})""",
-    "expire subscriptions": "SELECT projections.expire_subscriptions_v1()",
+    "expire subscriptions": "SELECT projections._expire_subscriptions_v1()",
     "keep subscriptions": f"SELECT projections.keep_subscriptions_v1({_array('n::bigint', 1, 50)})",
     "fan out": fan_out(10_001, 10_000 + BATCH),
     "fan out again": fan_out(1, BATCH),
-    "claim deliveries": "SELECT count(*) FROM projections.claim_deliveries_v1(200)",
-    "finish deliveries": f"""SELECT count(*) FROM projections.finish_deliveries_v1({DELIVERIES}, {DELIVERIES},
+    "claim deliveries": "SELECT count(*) FROM projections._claim_deliveries_v1(200)",
+    "finish deliveries": f"""SELECT count(*) FROM projections._finish_deliveries_v1({DELIVERIES}, {DELIVERIES},
         {_array("'done'")}, {_array("NULL::interval")}, {_array("NULL::interval")}, {_array("FALSE")},
         {_array("'200'")}, {_array("''")}, {_array("'1 second'::interval")})""",
-    "claim schedules": "SELECT count(*) FROM projections.claim_schedules_v1()",
-    "advance schedules": f"""SELECT projections.advance_schedules_v1({_array(SCHEDULE_ID)}, {_array(SCHEDULED)},
+    "claim schedules": "SELECT count(*) FROM projections._claim_schedules_v1()",
+    "advance schedules": f"""SELECT projections._advance_schedules_v1({_array(SCHEDULE_ID)}, {_array(SCHEDULED)},
         {_array("now()")}, {_array("now()")}, {_array("NULL")}, {_array("interval '0'")})""",
-    "reap deliveries": "SELECT projections.reap_deliveries_v1(100)",
-    "retry deliveries": "SELECT projections.decide_deliveries_v1('retry', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
-    "drop deliveries": "SELECT projections.decide_deliveries_v1('drop', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
-    "release what waits": "SELECT projections.release_waiting_v1(p_limit => 200)",
+    "reap deliveries": "SELECT projections._reap_deliveries_v1(100)",
+    "retry deliveries": "SELECT projections._decide_deliveries_v1('retry', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
+    "drop deliveries": "SELECT projections._decide_deliveries_v1('drop', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
+    "release what waits": "SELECT projections._release_waiting_v1(p_limit => 200)",
     "log attempts": log_attempts(10_001, 10_000 + BATCH),
     "log attempts again": log_attempts(1, BATCH),
-    "forget deliveries": "SELECT projections.forget_deliveries_v1(500)",
+    "forget deliveries": "SELECT projections._forget_deliveries_v1(500)",
     "swap of offsets": SWAP,
     "swap of offsets of a first rebuild": SWAP,
-    "forget ids of the log": "SELECT projections.forget_logged_ids_v1(500)",
+    "forget ids of the log": "SELECT projections._forget_logged_ids_v1(500)",
 }
 PATHS = READS | WRITES
 SWEEPS = {
@@ -310,7 +312,7 @@ _SUBSCRIPTIONS = [
     match(1, SOURCES),
     # A condition that catches up, page after page of ten events.
     "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', p_topics => '{none}')",
-    """SELECT projections.keep_unasked_v1('{3}', array_agg(
+    """SELECT projections._keep_unasked_v1('{3}', array_agg(
             (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type, e.db_timestamp, NULL, e.entity_type)
             ::projections.events_to_match
         ), ARRAY[(3, NULL, 1, '{}', 'thing')::projections.interests])

@@ -177,31 +177,37 @@ FUNCTIONS = [
     ("CREATE VIEW projections.mine AS SELECT 1 AS a", "unexpected: view mine"),
     ("ALTER VIEW projections.matchable_events RENAME seq_nr TO n", "different: view matchable_events"),
     ("ALTER VIEW projections.matchable_events SET (security_barrier)", "different: table matchable_events"),
-    ("DROP FUNCTION projections.notify_appended_v1()", "missing: function projections.notify_appended_v1()"),
+    (
+        "DROP FUNCTION projections.notify_appended_v1()",
+        "missing: function projections.notify_appended_v1()",
+    ),
     (
         "CREATE FUNCTION projections.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "unexpected: function projections.",
     ),
-    ("ALTER FUNCTION projections.poll_writers_v1 STABLE", "different: function projections.poll_writers_v1"),
     (
-        "ALTER FUNCTION projections.poll_writers_v1 SECURITY DEFINER",
-        "different: function projections.poll_writers_v1",
+        "ALTER FUNCTION projections._poll_writers_v1 STABLE",
+        "different: function projections._poll_writers_v1",
     ),
     (
-        "ALTER FUNCTION projections.poll_writers_v1 RESET search_path",
-        "different: function projections.poll_writers_v1",
+        "ALTER FUNCTION projections._poll_writers_v1 SECURITY DEFINER",
+        "different: function projections._poll_writers_v1",
     ),
     (
-        "ALTER FUNCTION projections.poll_writers_v1 SET jit = on",
-        "different: function projections.poll_writers_v1",
+        "ALTER FUNCTION projections._poll_writers_v1 RESET search_path",
+        "different: function projections._poll_writers_v1",
     ),
     (
-        "ALTER FUNCTION projections.poll_writers_v1 OWNER TO projections_reader",
-        "different: function projections.poll",
+        "ALTER FUNCTION projections._poll_writers_v1 SET jit = on",
+        "different: function projections._poll_writers_v1",
     ),
     (
-        "ALTER FUNCTION projections.compile_condition_v1 OWNER TO CURRENT_USER",
-        "different: function projections.compile",
+        "ALTER FUNCTION projections._poll_writers_v1 OWNER TO projections_reader",
+        "different: function projections._poll",
+    ),
+    (
+        "ALTER FUNCTION projections._compile_condition_v1 OWNER TO CURRENT_USER",
+        "different: function projections._compile",
     ),
 ]
 CONDITIONS = [

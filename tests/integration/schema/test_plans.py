@@ -40,7 +40,7 @@ INNER JOIN (
 ) AS s ON s.m = n % 2000
 ORDER BY n
 """
-FUNCTIONS = ["read_events_by_slices_v1", "read_keys_by_slices_v1"]
+FUNCTIONS = ["read_events_by_slices_v1", "_read_keys_by_slices_v1"]
 # Begins at this part of the journal; a page of a narrow range there is cut short by its end.
 PLACES = {"beginning": 0.0, "middle": 0.5, "tail": 0.995}
 RANGES = {"all slices": (0, 1023), "a quarter": (256, 511), "16 slices": (512, 527)}

@@ -67,7 +67,7 @@ async def _begin(dsn: str) -> None:
     async with connect(dsn) as database, database.session() as session:
         await Matching().tend(session)
         await subscribe(session, "g", topics=["rare"], start="beginning")
-        await session.fetch("SELECT * FROM projections.begin_history_v1()")
+        await session.fetch("SELECT * FROM projections._begin_history_v1()")
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +92,13 @@ def test_a_page_reads_what_it_has(
             [first, events],
         )
         number = _one(connection, "SELECT subscription_id FROM projections.subscriptions")
-        page = f"SELECT * FROM projections.next_history_v1({number}, {PAGE})"
+        page = f"SELECT * FROM projections._next_history_v1({number}, {PAGE})"
         with explained(connection) as reading:
             rows = connection.execute(page.encode()).fetchall()
         assert 0 < len(rows) <= min(PAGE, events - first)
         reads_a_page(reading, len(rows))
 
-        match = "SELECT projections.match_history_v1(%s, %s, %s, %s)"
+        match = "SELECT projections._match_history_v1(%s, %s, %s, %s)"
         with explained(connection) as matching:
             done = connection.execute(match, [number, rows[0][1], rows[0][2], len(rows)]).fetchone()
         assert done == (len(rows),)

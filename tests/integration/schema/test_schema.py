@@ -238,7 +238,7 @@ class TestUpgrade:
 
 class TestUninstall:
     def test_contents_count_the_rows_of_tables(self, dsn: str) -> None:
-        run(dsn, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        run(dsn, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
         run(dsn, APPEND)
 
         contents = schema.contents(dsn)

@@ -73,7 +73,7 @@ def _imported(dsn: str, statements: Sequence[str]) -> None:
     with connect_sync(dsn) as connection:
         for statement in statements:
             connection.execute(statement)
-        connection.execute("SELECT projections.import_events_v1()")
+        connection.execute("SELECT projections._import_events_v1()")
 
 
 class TestRoles:
@@ -139,11 +139,11 @@ class TestRoles:
             "INSERT INTO projections.imports (entity_type, from_timestamp, events) VALUES ('plane', now(), 1)",
             "INSERT INTO projections.directed_events VALUES ('a', 1, now(), 1, 't', 1, now())",
             "LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE",
-            "SELECT projections.lock_sources_v1('{a}', '{plane}')",
+            "SELECT projections._lock_sources_v1('{a}', '{plane}')",
             "SELECT projections.register_projection_v1('delays', '{plane}')",
             "UPDATE projections.projections SET paused = true",
             "INSERT INTO projections.source_offsets VALUES (1, 'a', 1, 1, now())",
-            "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')",
+            "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')",
         ],
     )
     def test_a_writer_changes_neither_history_nor_offsets(self, login: Any, statement: str) -> None:
@@ -153,14 +153,14 @@ class TestRoles:
     def test_a_worker_runs_a_projection(self, login: Any) -> None:
         worker = login("projections_worker")
         ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', '{plane}')")
-        run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
+        run(worker, "SELECT projections._set_ranges_v1(%s, '{0,512}')", projection)
         beat = (
             "SELECT epochs FROM projections.heartbeat_v1("
             "'me', 'host', 1, '10 s', ARRAY[%s], '{delays}', '{1}', false, 0, 1, ARRAY['{plane}'])"
         )
         (([_, _],),) = run(worker, beat, projection)
-        run(worker, "SELECT projections.fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
-        ((epoch,),) = run(worker, "SELECT epoch FROM projections.claim_range_v1(%s, 0, 'me')", projection)
+        run(worker, "SELECT projections._fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
+        ((epoch,),) = run(worker, "SELECT epoch FROM projections._claim_range_v1(%s, 0, 'me')", projection)
         with connect_sync(worker) as connection:
             connection.execute("SELECT set_config('projections.batch', 'b', true)")
             connection.execute(
@@ -175,17 +175,17 @@ class TestRoles:
             "SELECT projections.save_horizons_v1(%s, '{0}', '{3}', 'me', '{1}', 0, NULL, NULL, ARRAY[now()], '{0}')",
             projection,
         )
-        run(worker, "SELECT projections.park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
-        run(worker, "SELECT projections.evict_offsets_v1(%s, '1 day', '')", projection)
+        run(worker, "SELECT projections._park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
+        run(worker, "SELECT projections._evict_offsets_v1(%s, '1 day', '')", projection)
         run(
             worker,
             "SELECT projections.release_range_v1(%s, 0, %s, 'me', 1, 0, NULL, NULL, now(), 0)",
             projection,
             epoch,
         )
-        run(worker, "SELECT projections.take_over_v1('you', ARRAY[%s], '{1}')", projection)
+        run(worker, "SELECT projections._take_over_v1('you', ARRAY[%s], '{1}')", projection)
         run(worker, "SELECT projections.leave_v1('me')")
-        run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)
+        run(worker, "SELECT projections._set_offset_v1(%s, now())", projection)
 
     def test_a_worker_has_no_more_of_the_rights_of_others_than_it_needs(self, dsn: str) -> None:
         definers = (
@@ -194,8 +194,8 @@ class TestRoles:
         )
 
         assert [name for (name,) in run(dsn, definers)] == [
-            "compile_condition_v1", "drop_condition_v1", "handled_v1", "maintain_v1", "tell_of_endpoint_v1",
-            "why_waiting_v1",
+            "_compile_condition_v1", "_drop_condition_v1", "_handled_v1", "_tell_of_endpoint_v1", "_why_waiting_v1",
+            "maintain_v1",
         ]  # fmt: skip
 
     def test_a_worker_does_not_append(self, login: Any) -> None:
@@ -213,7 +213,7 @@ class TestRoles:
         page = f"SELECT * FROM projections.read_events_by_slices_v1('{{plane}}', 0, 1023, {after}, now(), 9)"
         assert len(run(reader, page)) == 1
         run(reader, "SELECT * FROM projections.partitions, projections.writers_in_flight_v1()")
-        run(reader, "SELECT * FROM projections.missing_partitions_v1()")
+        run(reader, "SELECT * FROM projections._missing_partitions_v1()")
 
     @pytest.mark.parametrize(
         "what", ["* FROM projections.webhook_secrets", "headers FROM projections.webhook_endpoints"]
@@ -228,7 +228,7 @@ class TestRoles:
             APPEND,
             "INSERT INTO projections.sources VALUES ('a', 'b', 1, 1, now())",
             "UPDATE projections.projection_ranges SET owner = 'me'",
-            "SELECT projections.set_offset_v1(1, now())",
+            "SELECT projections._set_offset_v1(1, now())",
         ],
     )
     def test_a_reader_only_reads(self, login: Any, statement: str) -> None:

@@ -37,7 +37,7 @@ def lived_in(databases: Databases, template: str) -> Iterator[str]:
     """A database with what comes and goes: time partitions, conditions."""
     with databases.fresh(template) as made:
         run(made, "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
-        run(made, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        run(made, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
         run(made, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
         yield made
 
@@ -61,7 +61,7 @@ class TestVerify:
         assert schema.verify(dsn) == []
 
     def test_time_partitions_are_no_difference(self, dsn: str) -> None:
-        run(dsn, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        run(dsn, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
 
         assert schema.verify(dsn) == []
 
@@ -135,16 +135,16 @@ class TestVerify:
     def test_a_partition_in_slice_order_is_no_difference(self, lived_in: str, expected: Catalogue) -> None:
         name = PARTITION.partition(".")[2]
         with psycopg.connect(lived_in, autocommit=True) as connection:
-            copied = connection.execute("SELECT projections.cluster_partition_v1(%s)", [name])
+            copied = connection.execute("SELECT projections._cluster_partition_v1(%s)", [name])
             assert copied.fetchone() == (0,)
             assert schema.verify(lived_in) == []  # while the copy is there
             (oid,) = connection.execute("SELECT %s::regclass::oid", [PARTITION]).fetchone() or ()
             with connection.transaction(force_rollback=True):
                 connection.execute(
-                    "SELECT projections.replace_partition_v1(%s, %s)", [name, f"events_copy_of_{oid}"]
+                    "SELECT projections._replace_partition_v1(%s, %s)", [name, f"events_copy_of_{oid}"]
                 )
                 differences = compare(read_catalogue(connection, schema.sql_root()), expected)
-            connection.execute("SELECT projections.drop_partition_copies_v1()")
+            connection.execute("SELECT projections._drop_partition_copies_v1()")
 
         assert differences == []
 
@@ -170,7 +170,7 @@ class TestVerify:
 
     def test_a_role_that_may_not_create_compares_with_an_embedded_server(self, dsn: str, login: Any) -> None:
         run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
-        run(dsn, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        run(dsn, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
         reader = login("projections_reader")
         assert schema.verify(reader) == []
 

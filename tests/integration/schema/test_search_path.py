@@ -16,10 +16,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 # What they call fits its arguments' types exactly, or was resolved when they were made: nothing can take its place.
 UNSET = {
     "checked_json_v1",
-    "event_bytes_v1",
-    "refill_rate_limit_v1",
+    "_event_bytes_v1",
+    "_refill_rate_limit_v1",
     "slice_of_v1",
-    "uuid7_time_v1",
+    "_uuid7_time_v1",
     "uuid7_v1",
 }
 
@@ -52,10 +52,10 @@ SELECT seq_nr FROM projections.append_event_v1(
     "call",
     [
         APPEND,
-        "SELECT * FROM projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",
+        "SELECT * FROM projections._poll_writers_v1(0, '{plane}', ARRAY[now()])",
         "SELECT * FROM projections.writers_in_flight_v1()",
         "SELECT * FROM projections.find_event_v1('01890a5d-ac96-774b-bcce-b302099a8057')",
-        "SELECT * FROM projections.missing_partitions_v1()",
+        "SELECT * FROM projections._missing_partitions_v1()",
     ],
 )
 def test_functions_call_what_they_name_and_not_a_closer_match(empty_dsn: str, call: str) -> None:

@@ -64,6 +64,12 @@ async def test_the_reference_names_the_errors_of_each_function(database: Databas
         assert set(re.findall(r"PJ\d{3}", bodies[name])) <= codes <= _codes(name, bodies, set()), name
 
 
+async def test_names_of_functions_show_whether_they_are_public(database: Database) -> None:
+    named = {name for name in await _functions(database) if not name.startswith("_")}
+
+    assert named == set(written())
+
+
 async def test_no_function_is_left_that_nothing_calls_and_no_reference_names(database: Database) -> None:
     python = [
         path.read_text()

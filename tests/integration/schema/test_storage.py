@@ -35,7 +35,7 @@ async def test_wide_columns_are_compressed_by_lz4_where_there_is_any(
         day = datetime(2100, 1, 1, tzinfo=UTC)
         await execute(
             database,
-            "SELECT projections.create_partition_v1($1, $2, $3)",
+            "SELECT projections._create_partition_v1($1, $2, $3)",
             day,
             day + timedelta(days=1),
             name,

@@ -135,8 +135,67 @@ def test_who_maintains_next_waits_for_as_long_as_before(earlier: str) -> None:
     schema.upgrade(earlier)
     assert run(
         earlier,
-        "SELECT projections.take_turn_v1('maintenance', '1 hour'), projections.take_turn_v1('maintenance', '0')",
+        "SELECT projections._take_turn_v1('maintenance', '1 hour'), projections._take_turn_v1('maintenance', '0')",
     ) == [(False, True)]
+
+
+def test_tables_that_are_captured_and_views_of_users_go_on_where_functions_have_other_names(
+    earlier: str,
+) -> None:
+    run(
+        earlier,
+        "CREATE TABLE public.orders (id integer PRIMARY KEY); "
+        "CREATE VIEW public.times AS "
+        "SELECT source_id, projections.uuid7_time_v1(event_id) AS at FROM projections.events",
+    )
+    run(earlier, "SELECT projections.capture_table_v1('public.orders')")
+    run(earlier, "INSERT INTO public.orders VALUES (1)")
+
+    schema.upgrade(earlier)
+
+    assert schema.verify(earlier) == []
+    run(earlier, "INSERT INTO public.orders VALUES (2)")
+    run(earlier, "UPDATE public.orders SET id = 3 WHERE id = 2")
+    with pytest.raises(DatabaseError) as refused:
+        run(earlier, "TRUNCATE public.orders")
+    assert refused.value.sqlstate == "PJ061"
+    assert run(earlier, "SELECT relation::text, on_insert FROM projections.captured_tables") == [
+        ("orders", True)
+    ]
+    assert run(
+        earlier,
+        "SELECT source_id, count(at) FROM public.times WHERE starts_with(source_id, 'public.') GROUP BY 1 ORDER BY 1",
+    ) == [("public.orders/1", 1), ("public.orders/2", 2), ("public.orders/3", 1)]
+    assert run(earlier, "SELECT projections.release_table_v1('public.orders')") == [(True,)]
+    run(earlier, "DROP TABLE public.orders")
+
+
+APPENDS = [
+    "SELECT projections.append_event_v1('a', 'plane', 'Landed', '{}')",
+    "SELECT projections.publish_v1('me', '{topic}', '{1}')",
+    "INSERT INTO public.orders VALUES (1)",
+]
+
+
+def test_appends_that_wait_for_an_upgrade_go_on_after_it(earlier: str) -> None:
+    """They go on in the functions that they began in, those of before."""
+    run(earlier, "CREATE TABLE public.orders (id integer PRIMARY KEY)")
+    run(earlier, "SELECT projections.capture_table_v1('public.orders')")
+    with psycopg.connect(earlier) as other, ThreadPoolExecutor() as pool:
+        other.execute("LOCK TABLE projections.partition_settings IN ACCESS SHARE MODE")
+        upgrading = pool.submit(schema.upgrade, earlier)
+        while len(run(earlier, f"SELECT pid FROM {WAITING}")) < 1:
+            assert not upgrading.done()
+        appending = [pool.submit(run, earlier, append) for append in APPENDS]
+        while len(run(earlier, f"SELECT pid FROM {WAITING}")) < 1 + len(APPENDS):
+            assert not any(one.done() for one in appending)
+        other.rollback()
+
+        upgrading.result()
+        for one in appending:
+            one.result()
+
+    assert schema.verify(earlier) == []
 
 
 def test_upgrading_twice_changes_nothing_more(earlier: str) -> None:
@@ -299,7 +358,7 @@ async def test_a_condition_that_would_be_refused_today_is_stopped_with_the_reaso
     ) == [(1,)]
     assert run(earlier, "SELECT count(*) FROM projections.conditions WHERE checked = 0") == [(0,)]
     with pytest.raises(DatabaseError, match="may not use the type") as refused:
-        run(earlier, "SELECT projections.release_condition_v1(%s)", number)
+        run(earlier, "SELECT projections._release_condition_v1(%s)", number)
     assert refused.value.sqlstate == "PJ080"
 
 
@@ -320,7 +379,9 @@ async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_
                 await append(session, [Event("counted", {"n": n}, "plane", event_type="Counted")])
         await caught_up(database, discovery=Matching())
         assert run(earlier, COUNTED) == []
-        run(earlier, "SELECT projections.release_condition_v1(max(condition_id)) FROM projections.conditions")
+        run(
+            earlier, "SELECT projections._release_condition_v1(max(condition_id)) FROM projections.conditions"
+        )
         async with database.session() as session:
             await Matching().tend(session)
     assert run(earlier, COUNTED) == [(1,), (3,)]

@@ -450,7 +450,7 @@ async def test_restore_is_refused_while_a_projection_of_its_type_is_rebuilt(
     change(
         dsn,
         "INSERT INTO projections.projections (name, entity_types) VALUES ('rebuilt', '{plane}')",
-        "SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, now(), 0, '', 'rename', "
+        "SELECT projections._begin_rebuild_v1(projection_id, 0, 1023, 1, now(), 0, '', 'rename', "
         "'{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}') FROM projections.projections",
     )
     before = everything(dsn)

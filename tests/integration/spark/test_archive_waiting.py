@@ -33,7 +33,7 @@ async def test_export_waits_for_appends_that_may_still_write_there_and_names_the
     for (name,) in query(dsn, "SELECT name FROM projections.partitions WHERE to_timestamp > now()"):
         if name.startswith("events_2"):
             drop(dsn, name)
-    change(dsn, f"SELECT projections.create_partition_v1('2020-01-04T00:00:00Z', '{began}')")
+    change(dsn, f"SELECT projections._create_partition_v1('2020-01-04T00:00:00Z', '{began}')")
     said: list[str] = []
 
     def say(text: str) -> None:
@@ -142,7 +142,7 @@ def rebuilt(dsn: str, state: str, fence: str) -> None:
     change(
         dsn,
         "INSERT INTO projections.projections (name, entity_types) VALUES ('rebuilt', '{plane}')",
-        f"SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, '{fence}', 0, '', 'rename', "
+        f"SELECT projections._begin_rebuild_v1(projection_id, 0, 1023, 1, '{fence}', 0, '', 'rename', "
         "'{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}') FROM projections.projections",
         f"UPDATE projections.rebuilds SET state = '{state}'",
     )

@@ -69,7 +69,7 @@ LOOK = {
         SELECT c.relname, pg_get_userbyid(c.relowner), c.reloptions, obj_description(c.oid, 'pg_class'),
             c.relpersistence, n.nspname,
             (SELECT array_agg(x.x::text ORDER BY x.x::text) FROM unnest(c.relacl) AS x (x)),
-            projections.table_shape_v1(c.oid::regclass)
+            projections._table_shape_v1(c.oid::regclass)
         FROM pg_class AS c INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid WHERE c.oid = 'counts'::regclass
     """,
     "constraints": """
@@ -135,10 +135,10 @@ async def test_names_of_indexes_that_the_database_would_give_to_others_are_kept(
     )
     named = """
     SELECT array_agg(x.name || ' ' || x.shape ORDER BY x.name)
-    FROM projections.index_shapes_v1($1::text::regclass) AS x
+    FROM projections._index_shapes_v1($1::text::regclass) AS x
     """
 
-    await execute(journal, "SELECT projections.clone_table_v1('crossed', 'built')")
+    await execute(journal, "SELECT projections._clone_table_v1('crossed', 'built')")
 
     assert await fetchval(journal, named, "built.crossed") == await fetchval(journal, named, "crossed")
 
@@ -153,7 +153,7 @@ async def test_what_default_privileges_give_is_taken_from_the_new_table(journal:
         f"GRANT SELECT ON counts TO {role}; CREATE SCHEMA built",
     )
     try:
-        await execute(journal, "SELECT projections.clone_table_v1('counts', 'built')")
+        await execute(journal, "SELECT projections._clone_table_v1('counts', 'built')")
 
         granted = (
             "SELECT array_agg(g.privilege_type) FROM pg_class AS c, aclexplode(c.relacl) AS g "

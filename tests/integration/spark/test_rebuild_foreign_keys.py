@@ -24,7 +24,7 @@ CREATE TABLE landings (
     before int CONSTRAINT after_another REFERENCES landings
 );
 CREATE SCHEMA built;
-SELECT projections.clone_table_v1('landings', 'built');
+SELECT projections._clone_table_v1('landings', 'built');
 INSERT INTO built.landings VALUES (1, 'a', NULL), (2, 'b', 1);
 """
 KEYS = """
@@ -62,7 +62,7 @@ async def test_a_clone_has_the_keys_of_its_table_and_they_are_valid(session: Own
 
 
 async def test_copying_keys_again_goes_on_with_those_that_are_there(session: OwnedSession) -> None:
-    await session.execute("SELECT projections.copy_foreign_keys_v1('landings', 'built.landings')")
+    await session.execute("SELECT projections._copy_foreign_keys_v1('landings', 'built.landings')")
     added = await session.fetchval(KEYS, "built.landings")
 
     await copy(session)
@@ -102,7 +102,7 @@ async def test_a_key_to_a_partitioned_table_is_copied_once(session: OwnedSession
     await session.execute("INSERT INTO places VALUES (1), (2)")
     await session.execute("ALTER TABLE landings ADD COLUMN place int CONSTRAINT at_a_place REFERENCES places")
     await session.execute("DROP TABLE built.landings")
-    await session.execute("SELECT projections.clone_table_v1('landings', 'built')")
+    await session.execute("SELECT projections._clone_table_v1('landings', 'built')")
     await session.execute("INSERT INTO built.landings (n, place) VALUES (1, 1), (2, 2)")
 
     await copy(session)
@@ -119,9 +119,9 @@ async def test_a_key_to_a_partitioned_table_is_copied_once(session: OwnedSession
 async def test_what_is_referred_to_is_written_while_rows_are_checked(
     database: Database, session: OwnedSession
 ) -> None:
-    await session.execute("SELECT projections.copy_foreign_keys_v1('landings', 'built.landings')")
+    await session.execute("SELECT projections._copy_foreign_keys_v1('landings', 'built.landings')")
     await session.begin()
-    await session.execute("SELECT projections.validate_foreign_keys_v1('landings', 'built.landings')")
+    await session.execute("SELECT projections._validate_foreign_keys_v1('landings', 'built.landings')")
 
     async with database.transaction() as other:
         await other.execute("SET LOCAL lock_timeout = '1ms'")
@@ -156,7 +156,7 @@ async def test_rows_that_only_a_table_without_its_keys_refers_to_can_be_deleted(
 ) -> None:
     await session.execute("INSERT INTO landings VALUES (1, 'a', NULL)")
 
-    await session.execute("SELECT projections.drop_foreign_keys_v1('landings')")
+    await session.execute("SELECT projections._drop_foreign_keys_v1('landings')")
 
     await session.execute("DELETE FROM planes")
     assert await session.fetchval(KEYS, "landings") == []

@@ -117,7 +117,7 @@ async def test_what_would_stay_with_the_old_table_is_named(adorned: Database, ds
 @pytest.mark.parametrize("adorned", HANGS, indirect=True)
 async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, dsn: str) -> None:
     oid = await fetchval(adorned, "SELECT 'counts'::regclass::oid")
-    hanging = "SELECT projections.unfit_for_rename_v1('counts')"
+    hanging = "SELECT projections._unfit_for_rename_v1('counts')"
     before = await fetchval(adorned, hanging)
     await execute(adorned, "CREATE TABLE IF NOT EXISTS refers (source_id text)")
 
@@ -138,7 +138,7 @@ async def test_a_publication_of_a_schema_is_in_the_way(journal: Database) -> Non
         pytest.skip("PostgreSQL 14 has none")
     await execute(journal, "CREATE PUBLICATION of_a_schema FOR TABLES IN SCHEMA public")
 
-    assert await fetchval(journal, "SELECT projections.unfit_for_rename_v1('counts')") == [
+    assert await fetchval(journal, "SELECT projections._unfit_for_rename_v1('counts')") == [
         "publication of_a_schema would not publish the rows of a new table in its place"
     ]
 
@@ -146,7 +146,7 @@ async def test_a_publication_of_a_schema_is_in_the_way(journal: Database) -> Non
 async def test_a_function_that_finds_the_table_by_its_name_is_not_in_the_way(journal: Database) -> None:
     await execute(journal, "CREATE FUNCTION n() RETURNS numeric LANGUAGE sql AS 'SELECT sum(n) FROM counts'")
 
-    assert await fetchval(journal, "SELECT projections.unfit_for_rename_v1('counts')") == []
+    assert await fetchval(journal, "SELECT projections._unfit_for_rename_v1('counts')") == []
 
 
 async def test_numbers_that_the_table_gives_go_on_after_rows_were_replaced(

@@ -403,7 +403,7 @@ async def test_what_moves_to_a_new_partition_while_a_reader_begins_is_read(
     async with database.session() as session:
         await session.begin()
         moved = await session.fetchval(
-            "SELECT projections.create_partition_v1($1, $2)", PAST, PAST + timedelta(days=1)
+            "SELECT projections._create_partition_v1($1, $2)", PAST, PAST + timedelta(days=1)
         )
         reading = asyncio.create_task(asyncio.to_thread(keys, dsn, day))
         await until(database, f"SELECT EXISTS (SELECT FROM {WAITING})")

@@ -76,8 +76,8 @@ FORBIDDEN = [
     "has_table_privilege('pg_authid', 'SELECT')", "pg_get_viewdef(1) IS NULL", "inet_server_addr() IS NULL",
     "obj_description(1, 'x') IS NULL", "to_regclass(e.topic) IS NULL", "pg_relation_size('x'::text::regclass) = 1",
     # functions and operators of others
-    "public.anything()", "public.definer()", "projections.check_condition_is_harmless_v1(0::oid) IS NULL",
-    "projections.make_condition_v1(1, '') IS NULL", "projections.as_jsonb_v1('{}') IS NULL",
+    "public.anything()", "public.definer()", "projections._check_condition_is_harmless_v1(0::oid) IS NULL",
+    "projections._make_condition_v1(1, '') IS NULL", "projections._as_jsonb_v1('{}') IS NULL",
     "e.topic OPERATOR(public.===) 't'", "public.every_one(true)",
     # types whose making runs code of others
     "'a'::public.checked IS NULL", "e.topic::public.checked IS NULL", "'{a}'::public.checked[] IS NULL",
@@ -251,7 +251,7 @@ async def test_the_function_of_a_condition_reads_backslashes_in_one_way(dsn: str
         connection.execute("SET standard_conforming_strings = off")
         connection.execute("SET escape_string_warning = off")
         connection.execute(
-            "SELECT projections.match_log_v1('{plane}', '{a}', '{1}', ARRAY[now()], '{97}', '{t}')"
+            "SELECT projections._match_log_v1('{plane}', '{a}', '{1}', ARRAY[now()], '{97}', '{t}')"
         )
 
     assert await matched(database) == [("a", 1)]
@@ -345,7 +345,7 @@ async def test_who_makes_conditions_owns_nothing_else(database: Database) -> Non
     WHERE pg_get_userbyid(p.proowner) = 'projections_matcher' AND p.pronamespace = 'projections'::regnamespace
     """
     assert await fetchval(database, owned) == [
-        "projections.compile_condition_v1", "projections.drop_condition_v1"
+        "projections._compile_condition_v1", "projections._drop_condition_v1"
     ]  # fmt: skip
     assert not await fetchval(
         database, "SELECT has_schema_privilege('projections_matcher', 'projections', 'CREATE')"

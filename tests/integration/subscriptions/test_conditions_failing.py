@@ -33,7 +33,7 @@ UNION ALL
 (SELECT n.seq_nr, NULL FROM projections.unasked AS u, unnest(u.seq_nrs) WITH ORDINALITY AS n (seq_nr, place)
 ORDER BY u.page_id, n.place)
 """
-RELEASE = "SELECT projections.release_condition_v1(1)"
+RELEASE = "SELECT projections._release_condition_v1(1)"
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 SLOW_WHERE = "factorial(coalesce((e.payload->>'slow')::int, 1)) > 0"
 SLOW = "e.seq_nr > 0 AND factorial(30000) > 0"
@@ -314,7 +314,7 @@ async def test_an_event_that_one_failed_on_is_matched_when_it_is_tried_again(dat
     await execute(database, "UPDATE projections.subscriptions SET since = since - interval '1 hour'")
     await subscribe(database, "public.helped(e.payload->>'n')", params='{"late": true}')
     await execute(database, "UPDATE projections.subscriptions SET since = now() WHERE params <> '{}'")
-    retry = "SELECT projections.retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
+    retry = "SELECT projections._retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
 
     assert await fetchval(database, retry)
     await tend(database)
@@ -333,7 +333,7 @@ async def test_an_event_that_one_failed_on_is_matched_when_it_is_tried_again(dat
 @pytest.mark.slow
 async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database: Database) -> None:
     await subscribe(database, SLOW_WHERE)
-    await execute(database, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    await execute(database, "SELECT projections._quarantine_condition_v1(1, 'why')")
     async with database.transaction() as session:
         await append(
             session,
@@ -345,7 +345,7 @@ async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database:
 
     assert await fetchval(database, RELEASE)
     async with database.session() as session:
-        while await session.fetchval("SELECT EXISTS (SELECT FROM projections.conditions_apart_v1())"):
+        while await session.fetchval("SELECT EXISTS (SELECT FROM projections._conditions_apart_v1())"):
             await matching.tend(session)
 
     assert [n for _, n in await matched(database)] == [n for n in range(1, 31) if n != 20]
@@ -369,7 +369,7 @@ async def test_what_one_event_was_found_to_bring_about_is_not_said_of_the_next(
         if failed[0]:
             await execute(
                 database,
-                "SELECT projections.drop_unanswered_v1(min(unanswered_id)) FROM projections.unanswered",
+                "SELECT projections._drop_unanswered_v1(min(unanswered_id)) FROM projections.unanswered",
             )
         return failed
 

@@ -10,7 +10,7 @@ from tests.fixtures import matching as support
 from tests.fixtures.matching import execute, fetchval
 
 CONDITION = "(e.payload ->> 'n')::int > 3"
-FORGET = "SELECT projections.forget_conditions_v1()"
+FORGET = "SELECT projections._forget_conditions_v1()"
 LEFT = """
 SELECT (SELECT count(*) FROM projections.conditions)::text || ' ' || (
     SELECT count(*) FROM pg_proc WHERE pronamespace = 'projections_conditions'::regnamespace

@@ -21,14 +21,14 @@ from tests.fixtures.matching import (
     tend,
 )
 
-STOP = "SELECT projections.quarantine_condition_v1($1, 'why')"
-RELEASE = "SELECT projections.release_condition_v1($1)"
+STOP = "SELECT projections._quarantine_condition_v1($1, 'why')"
+RELEASE = "SELECT projections._release_condition_v1($1)"
 PAGES = "SELECT count(*) FROM projections.unasked"
 FAILED = "SELECT count(*) FROM projections.unanswered"
 CUT = """
-SELECT projections.set_ranges_v1(p.projection_id, $1) FROM projections.projections AS p WHERE p.name = 'matching'
+SELECT projections._set_ranges_v1(p.projection_id, $1) FROM projections.projections AS p WHERE p.name = 'matching'
 """
-APART = "SELECT count(*) FROM projections.conditions_apart_v1()"
+APART = "SELECT count(*) FROM projections._conditions_apart_v1()"
 
 
 async def happen(database: Database, number: int, source: str = "a", topic: str = "t") -> None:
@@ -43,7 +43,7 @@ async def stopped(database: Database, number: int = 1, **values: object) -> None
         await subscribe(database, f"e.seq_nr > {n} - {n}", group=f"stopped {n}", **values)
     await execute(
         database,
-        "SELECT projections.quarantine_condition_v1(c.condition_id, 'why') FROM projections.conditions AS c",
+        "SELECT projections._quarantine_condition_v1(c.condition_id, 'why') FROM projections.conditions AS c",
     )
 
 
@@ -66,7 +66,7 @@ async def test_many_stopped_conditions_leave_one_row_for_each_batch(database: Da
     assert await fetchval(database, PAGES) == 2
     assert await fetchval(database, FAILED) == 0
 
-    await execute(database, "SELECT projections.release_condition_v1(n) FROM generate_series(1, 6) AS n")
+    await execute(database, "SELECT projections._release_condition_v1(n) FROM generate_series(1, 6) AS n")
     async with database.session() as session:
         while await session.fetchval(APART):
             await Matching().tend(session)
@@ -98,7 +98,7 @@ async def test_each_catches_up_from_where_it_was_stopped_and_pages_stay_for_the_
     assert await of_group(database, "late") == [("a", 1), ("a", 2), ("a", 3)]
     assert await of_group(database, "early") == []
     assert await fetchval(
-        database, "SELECT array_agg(c::text) FROM projections.conditions_apart_v1() AS c"
+        database, "SELECT array_agg(c::text) FROM projections._conditions_apart_v1() AS c"
     ) == ["1"]
     assert await fetchval(database, PAGES) == 3
 
@@ -117,7 +117,7 @@ async def test_what_a_batch_in_flight_keeps_is_asked_after_the_condition_had_cau
     await happen(database, 1, "a")
     await happen(database, 1, "b")
     batch = (
-        "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+        "SELECT projections._match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
         "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = $1"
     )
     await fetchval(database, batch, "a")
@@ -146,8 +146,8 @@ async def test_two_at_once_ask_about_each_event_once(database: Database) -> None
     await match(database)
     await execute(database, RELEASE, 1)
     ask = (
-        "SELECT projections.match_unasked_v1(1, min(n.page_id), min(n.place), count(*)::integer) "
-        "FROM projections.next_unasked_v1(1, 2) AS n"
+        "SELECT projections._match_unasked_v1(1, min(n.page_id), min(n.place), count(*)::integer) "
+        "FROM projections._next_unasked_v1(1, 2) AS n"
     )
     async with database.session() as first:
         await first.begin()
@@ -156,7 +156,7 @@ async def test_two_at_once_ask_about_each_event_once(database: Database) -> None
         # Begun before the first has committed, with what it had read.
         page = await fetchval(database, "SELECT min(page_id) FROM projections.unasked")
         await first.commit()
-    assert await fetchval(database, "SELECT projections.match_unasked_v1(1, $1, 1, 2)", page) == 0
+    assert await fetchval(database, "SELECT projections._match_unasked_v1(1, $1, 1, 2)", page) == 0
 
     await tend(database)
 
@@ -246,7 +246,7 @@ async def test_pages_of_a_condition_that_nobody_has_any_more_are_deleted(databas
     assert await fetchval(database, PAGES) == 1
 
     await execute(database, "SELECT projections.unsubscribe_v1(1)")
-    await execute(database, "SELECT projections.forget_conditions_v1()")
+    await execute(database, "SELECT projections._forget_conditions_v1()")
     await tend(database)
 
     assert await fetchval(database, PAGES) == 0

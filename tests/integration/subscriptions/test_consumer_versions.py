@@ -270,7 +270,7 @@ async def test_what_is_kept_for_a_handler_that_nobody_has_is_shown_and_holds_ret
         await until(database, APART)
         async with database.session() as session:
             (found,) = await group_lag(session, "g")
-            held = await session.fetch("SELECT * FROM projections.group_holders_v1()")
+            held = await session.fetch("SELECT * FROM projections._group_holders_v1()")
         assert (found.missing, len(found.ranges), found.without_reader) == ({"new": len(SOURCES)}, 1, 1)
         assert found.lag > 0
         assert {row["table_name"] for row in held if "'new'" in row["reason"]} == {"events", "matches"}

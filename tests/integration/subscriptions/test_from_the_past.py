@@ -52,7 +52,7 @@ async def from_the_past(database: Database, start: datetime | str = "beginning",
 async def until_settled(database: Database) -> None:
     """Until nothing can be committed any more that is as old as what is there."""
     now = await fetchval(database, "SELECT clock_timestamp()")
-    await until(database, "SELECT projections.in_flight_since_v1() > $1", now)
+    await until(database, "SELECT projections._in_flight_since_v1() > $1", now)
 
 
 async def append_many(database: Database, number: int) -> None:
@@ -164,7 +164,7 @@ async def test_an_event_that_a_condition_fails_on_waits_for_that_subscription(da
     assert await fetchval(database, f"{waiting} ORDER BY subscription_id LIMIT 1") == number
 
     await execute(database, "UPDATE projections.events SET payload = '{\"n\": 2}' WHERE seq_nr = 2")
-    retry = "SELECT projections.retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
+    retry = "SELECT projections._retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
     await execute(database, f"{retry} WHERE subscription_id = $1", number)
     await turn(database)
     assert await matched_by(database, "g") == [("a", 1), ("a", 3), ("a", 2)]
@@ -190,7 +190,7 @@ async def test_what_is_due_or_directed_does_not_wait_for_the_end(database: Datab
     number = await from_the_past(database)
     await publish(database, "t", not_before=[await fetchval(database, "SELECT clock_timestamp()")])
     await publish(database, "t", subscription_ids=[number])
-    await fetchval(database, "SELECT projections.match_due_v1()")
+    await fetchval(database, "SELECT projections._match_due_v1()")
     assert await matched_by(database, "g") == [("publisher/p", 1)]
 
     await catch_up(database)
@@ -280,15 +280,15 @@ async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone
     number = await from_the_past(database)
     await until_settled(database)
     async with database.session() as session:
-        await session.fetch("SELECT * FROM projections.begin_history_v1()")
-        first = (await session.fetch("SELECT * FROM projections.next_history_v1($1, 10)", number))[0]
-        again = "SELECT projections.match_history_v1($1, $2, $3, 10)"
+        await session.fetch("SELECT * FROM projections._begin_history_v1()")
+        first = (await session.fetch("SELECT * FROM projections._next_history_v1($1, 10)", number))[0]
+        again = "SELECT projections._match_history_v1($1, $2, $3, 10)"
         page = number, first["source_id"], first["seq_nr"]
         assert await session.fetchval(again, *page) == 10
         assert await session.fetchval(again, *page) == 0
         await unsubscribe(session, number)
         assert await session.fetchval(again, *page) == 0
-        assert not await session.fetchval("SELECT projections.finish_history_v1($1, 10)", number)
+        assert not await session.fetchval("SELECT projections._finish_history_v1($1, 10)", number)
     await turn(database)
 
     assert len(await matched(database)) == 10
@@ -328,10 +328,10 @@ async def test_a_page_of_history_reads_no_more_than_a_page(database: Database) -
     number = await from_the_past(database)
     await until_settled(database)
     async with database.session() as session:
-        await session.fetch("SELECT * FROM projections.begin_history_v1()")
+        await session.fetch("SELECT * FROM projections._begin_history_v1()")
         await session.execute("SELECT pg_stat_reset()")
         await session.begin()
-        rows = await session.fetch("SELECT * FROM projections.next_history_v1($1, 100)", number)
+        rows = await session.fetch("SELECT * FROM projections._next_history_v1($1, 100)", number)
         read = await session.fetchval(READ)
         await session.rollback()
     assert len(rows) == 100
@@ -342,7 +342,7 @@ async def test_partitions_that_a_subscription_still_looks_at_are_kept(database: 
     await happened(database)
     await from_the_past(database)
     kept = (
-        "SELECT count(*) FROM projections.retention_holders_v1() WHERE reason LIKE '%catch up with the past'"
+        "SELECT count(*) FROM projections._retention_holders_v1() WHERE reason LIKE '%catch up with the past'"
     )
     assert await fetchval(database, kept) == 1
     await catch_up(database)

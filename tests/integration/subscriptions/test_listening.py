@@ -155,7 +155,7 @@ async def test_uncommitted_events_are_not_heard(database: Database, listener: Li
         await execute(database, "DELETE FROM test_matched")
         await execute(
             database,
-            "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+            "SELECT projections._match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
             "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = 'open'",
         )
 
@@ -169,7 +169,7 @@ async def test_matching_that_commits_late_is_waited_for_and_not_jumped_over(
         await landed(database, "late")
         await late.begin()
         await late.execute(
-            "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+            "SELECT projections._match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
             "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e"
         )
         await execute(database, "CREATE TABLE test_matched (db_timestamp timestamptz)")
@@ -318,7 +318,7 @@ async def test_a_subscription_in_use_is_kept_and_expires_when_nobody_uses_it(dat
         await until(database, kept)
     await execute(database, old)
 
-    assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
+    assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
 
 
 async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(database: Database) -> None:

@@ -225,7 +225,7 @@ class TestExpiry:
         await subscribe(database, topics=["t"], expires_after=timedelta(microseconds=1))
         for_ever = await subscribe(database, topics=["t", "u"])
 
-        assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
+        assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
         await happened(database)
         await match(database)
 
@@ -236,7 +236,7 @@ class TestExpiry:
         async with database.transaction() as session:
             await session.fetchval("SELECT projections.keep_subscriptions_v1($1)", [number])
 
-            assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 0
+            assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 0
 
         assert await fetchval(database, "SELECT projections.keep_subscriptions_v1($1)", [number, 99]) == [
             number

@@ -222,10 +222,10 @@ class TestPublished:
 
     async def _step(self, session: object, what: str) -> None:
         if what == "due":
-            await session.fetchval("SELECT projections.match_due_v1()")  # type: ignore[attr-defined]
+            await session.fetchval("SELECT projections._match_due_v1()")  # type: ignore[attr-defined]
         else:
             await session.fetchval(  # type: ignore[attr-defined]
-                "SELECT projections.match_log_v1(array_agg('published'::text), array_agg(source_id), "
+                "SELECT projections._match_log_v1(array_agg('published'::text), array_agg(source_id), "
                 "array_agg(seq_nr), array_agg(db_timestamp), array_agg(slice), array_agg(topic)) "
                 "FROM projections.directed_events WHERE NOT passed"
             )

@@ -285,7 +285,7 @@ class TestSubscribingWhileEventsFlow:
 
 async def match_nothing_yet(database: Database) -> None:
     async with database.session() as session:
-        await session.fetchval("SELECT projections.begin_matching_v1()")
+        await session.fetchval("SELECT projections._begin_matching_v1()")
 
 
 async def test_nothing_deadlocks(database: Database) -> None:
@@ -311,7 +311,7 @@ async def test_nothing_deadlocks(database: Database) -> None:
             ]
             await execute(database, "SELECT projections.keep_subscriptions_v1($1)", found[:: (-1) ** turn])
             await execute(
-                database, "SELECT projections.expire_subscriptions_v1(), projections.forget_conditions_v1()"
+                database, "SELECT projections._expire_subscriptions_v1(), projections._forget_conditions_v1()"
             )
 
     async def maintaining() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import examples
 
 SETTLED = "SELECT projections.settled_matches_v1()"
-LOCK = "SELECT projections.lock_matching_v1()"
+LOCK = "SELECT projections._lock_matching_v1()"
 INSERT = """
 INSERT INTO projections.matches (
     match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids
@@ -23,9 +23,9 @@ VALUES (nextval('projections.match_ids'), 1, 1, 1, now(), now(), 'a', '{1}') RET
 """
 READ = "SELECT match_id FROM projections.matches WHERE match_id > %s AND match_id <= %s ORDER BY match_id"
 
-MATCH_DUE = "SELECT projections.match_due_v1()"
+MATCH_DUE = "SELECT projections._match_due_v1()"
 MATCH_LOG = """
-SELECT projections.match_log_v1(
+SELECT projections._match_log_v1(
     array_agg(entity_type), array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(slice),
     array_agg(event_type)
 ) FROM projections.events

@@ -26,8 +26,8 @@ from tests.fixtures.projections import until
 KINDS = ("boat", "bus", "car")
 CAUGHT_UP = "SELECT count(*) = 0 FROM projections.subscriptions WHERE starts_at IS NOT NULL"
 FAILED = "SELECT array_agg(source_id || seq_nr ORDER BY unanswered_id)::text FROM projections.unanswered"
-STOP = "SELECT projections.quarantine_condition_v1(1, 'why')"
-RELEASE = "SELECT projections.release_condition_v1(1)"
+STOP = "SELECT projections._quarantine_condition_v1(1, 'why')"
+RELEASE = "SELECT projections._release_condition_v1(1)"
 
 
 @pytest.fixture(autouse=True)

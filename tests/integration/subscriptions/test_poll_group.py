@@ -33,7 +33,7 @@ async def test_one_who_rescales_in_an_open_transaction_holds_up_no_reader(databa
         found = await poll(reader, "a", joined=False)
         assert found == [(0, 511, True), (512, 1023, True)]
         await execute(database, "UPDATE projections.workers SET lease_until = clock_timestamp()")
-        await rescaling.execute("SELECT projections.cut_group_v1('g', ARRAY[0, 256, 512])")
+        await rescaling.execute("SELECT projections._cut_group_v1('g', ARRAY[0, 256, 512])")
 
         assert await poll(reader, "a") == found
         assert await poll(reader, "b", joined=False) == []  # it has joined, and is assigned ranges later
@@ -44,7 +44,7 @@ async def test_after_it_the_next_poll_assigns(database: Database) -> None:
     async with database.session() as reader:
         await poll(reader, "a", joined=False)
         async with database.transaction() as rescaling:
-            await rescaling.execute("SELECT projections.cut_group_v1('g', ARRAY[0, 256])")
+            await rescaling.execute("SELECT projections._cut_group_v1('g', ARRAY[0, 256])")
             await poll(reader, "b", joined=False)
 
         first, second = await poll(reader, "a"), await poll(reader, "b")

@@ -170,13 +170,13 @@ class TestConsumersThatRun:
         await rewind(database)
         before = called("groups", "show", "g", "--dsn", dsn).stdout
         async with database.session() as session:
-            await session.fetch("SELECT * FROM projections.begin_history_v1()")
+            await session.fetch("SELECT * FROM projections._begin_history_v1()")
             (number,) = [
                 row["subscription_id"]
-                for row in await session.fetch("SELECT * FROM projections.begin_history_v1()")
+                for row in await session.fetch("SELECT * FROM projections._begin_history_v1()")
             ]
-            first = await session.fetchrow("SELECT * FROM projections.next_history_v1($1, 30)", number)
-            page = "SELECT projections.match_history_v1($1, $2, $3, 30)"
+            first = await session.fetchrow("SELECT * FROM projections._next_history_v1($1, 30)", number)
+            page = "SELECT projections._match_history_v1($1, $2, $3, 30)"
             assert await session.fetchval(page, number, first["source_id"], first["seq_nr"]) == 30
         within = called("groups", "show", "g", "--dsn", dsn).stdout
         await catch_up(database)

@@ -209,7 +209,7 @@ async def test_matches_that_commit_in_another_order_than_their_numbers_all_come(
 ) -> None:
     last_id = await left_after(port)
     match = (
-        "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+        "SELECT projections._match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
         "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = $1"
     )
     async with database.transaction() as writing:
@@ -306,7 +306,7 @@ async def test_the_id_of_another_group_can_not_be_resumed(database: Database) ->
 async def test_a_subscription_that_has_expired_can_not_be_resumed(database: Database, port: int) -> None:
     last_id = await left_after(port)
     await execute(database, "UPDATE projections.subscriptions SET active_at = now() - interval '1 hour'")
-    assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
+    assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
 
     await refused(port, last_id)
 

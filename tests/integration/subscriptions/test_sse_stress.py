@@ -13,7 +13,7 @@ from tests.fixtures.sse import asked, streaming
 pytestmark = pytest.mark.timeout(100)
 
 MATCH = """
-SELECT projections.match_log_v1(array_agg(e.entity_type), array_agg(e.source_id), array_agg(e.seq_nr),
+SELECT projections._match_log_v1(array_agg(e.entity_type), array_agg(e.source_id), array_agg(e.seq_nr),
     array_agg(e.db_timestamp), array_agg(e.slice), array_agg(e.event_type))
 FROM projections.events AS e WHERE e.source_id = $1 AND e.seq_nr BETWEEN $2 AND $3
 """

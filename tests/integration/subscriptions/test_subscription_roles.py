@@ -39,9 +39,9 @@ async def test_a_worker_subscribes_and_matches_and_a_writer_publishes(
 BEYOND_OTHERS = [
     "SELECT projections.subscribe_v1('g')",
     "SELECT projections.unsubscribe_v1(1)",
-    "SELECT projections.quarantine_condition_v1(1, 'x')",
-    "SELECT projections.match_due_v1()",
-    "SELECT projections.compile_condition_v1(1, 'TRUE')",
+    "SELECT projections._quarantine_condition_v1(1, 'x')",
+    "SELECT projections._match_due_v1()",
+    "SELECT projections._compile_condition_v1(1, 'TRUE')",
     "DELETE FROM projections.subscriptions",
     "DELETE FROM projections.directed_events",
     "UPDATE projections.directed_events SET matched = TRUE",
@@ -57,8 +57,8 @@ BEYOND_WORKERS = [
     "CREATE TABLE projections_conditions.x (n integer)",
     "DELETE FROM projections.matches",
     "UPDATE projections.matches SET slice = 1",
-    "SELECT projections.check_condition_v1(9, 'TRUE')",
-    "SELECT projections.make_condition_v1(9, 'TRUE')",
+    "SELECT projections._check_condition_v1(9, 'TRUE')",
+    "SELECT projections._make_condition_v1(9, 'TRUE')",
     "SELECT projections.publish_v1('p', '{t}', '{1}')",
 ]
 

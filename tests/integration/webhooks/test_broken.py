@@ -148,7 +148,7 @@ class TestForgetting:
                 "UPDATE projections.partition_settings SET retention = '1 minute' WHERE table_name = 'webhook_events'"
             )
             await session.execute(_MINUTES_AGO)
-            await session.fetchval("SELECT projections.forget_deliveries_v1()")
+            await session.fetchval("SELECT projections._forget_deliveries_v1()")
             await session.execute("UPDATE projections.parked_sources SET decision = 'retry'")
         fails = False
         async with running(database, FanOut("plane", message), settings=run_settings()):

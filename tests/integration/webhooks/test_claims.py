@@ -112,15 +112,17 @@ class TestClaims:
     ) -> None:
         ep = await endpoint(database, "ep_1")
         await deliver_events(database, ep, 2)
-        await fetchval(database, "SELECT projections.set_endpoint_state_v1('acme', $1, $2, 'so')", ep, state)
+        await fetchval(database, "SELECT projections._set_endpoint_state_v1('acme', $1, $2, 'so')", ep, state)
         assert await take(database) == []
         await deliver_events(database, ep)
-        await fetchval(database, "SELECT projections.set_endpoint_state_v1('acme', $1, 'active', NULL)", ep)
+        await fetchval(database, "SELECT projections._set_endpoint_state_v1('acme', $1, 'active', NULL)", ep)
         assert len(await take(database)) == 3
 
     async def test_a_disabled_endpoint_that_keeps_nothing_gets_no_new_ones(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", when_disabled="discard")
-        await fetchval(database, "SELECT projections.set_endpoint_state_v1('acme', $1, 'disabled', NULL)", ep)
+        await fetchval(
+            database, "SELECT projections._set_endpoint_state_v1('acme', $1, 'disabled', NULL)", ep
+        )
         await deliver_events(database, ep)
         assert await states(database, ep) == []
 
@@ -168,7 +170,7 @@ class TestShares:
         await self.crowd(database, "first", 10, 20)
         await endpoint(database, "ep_later", tenant="later")
         await fetchval(
-            database, "SELECT projections.set_endpoint_state_v1('later', 'ep_later', 'paused', NULL)"
+            database, "SELECT projections._set_endpoint_state_v1('later', 'ep_later', 'paused', NULL)"
         )
         assert await self.claimed(database, 40) == {"first": 40}
         await self.crowd(database, "second", 10, 20)
@@ -211,7 +213,7 @@ class TestShares:
         await self.crowd(database, "one", 5, 1)
         called = (
             "SELECT calls FROM pg_stat_xact_user_functions "
-            "WHERE schemaname = 'projections' AND funcname = 'policy_within_limits_v1'"
+            "WHERE schemaname = 'projections' AND funcname = '_policy_within_limits_v1'"
         )
         async with database.transaction() as session:
             await session.execute("SET LOCAL track_functions = 'pl'")
@@ -269,7 +271,7 @@ class TestOutcomes:
         assert await fetchval(database, "SELECT data FROM projections.webhook_deliveries") == '{"n": 1.0}'
         await fetchval(
             database,
-            """SELECT projections.decide_delivery_v1('retry', 'acme', 'ep_1', event_id)
+            """SELECT projections._decide_delivery_v1('retry', 'acme', 'ep_1', event_id)
             FROM projections.webhook_deliveries""",
         )
         (again,) = await take(database)
@@ -319,7 +321,7 @@ class TestOutcomes:
         await deliver_events(database, "ep_1")
         await deliver_events(database, "ep_2")
         held = await take(database)
-        await fetchval(database, "SELECT projections.remove_endpoint_v1('acme', 'ep_1')")
+        await fetchval(database, "SELECT projections._remove_endpoint_v1('acme', 'ep_1')")
         assert len(await end_all(database, held, "done")) == 1
         assert await states(database, "ep_2") == ["done"]
 
@@ -484,8 +486,8 @@ class TestOrder:
     @pytest.mark.parametrize(
         "drop",
         [
-            "SELECT projections.decide_delivery_v1('drop', 'acme', 'ep_1', $1)",
-            """SELECT changed FROM projections.decide_deliveries_v1('drop', 'acme', NULL, '{dead}', NULL, NULL, NULL)
+            "SELECT projections._decide_delivery_v1('drop', 'acme', 'ep_1', $1)",
+            """SELECT changed FROM projections._decide_deliveries_v1('drop', 'acme', NULL, '{dead}', NULL, NULL, NULL)
             WHERE $1 <> ''""",
         ],
     )
@@ -517,7 +519,7 @@ class TestOrder:
         (held,) = await take(database)
         async with database.transaction() as finishing:
             await finishing.fetch(
-                "SELECT projections.finish_deliveries_v1("
+                "SELECT projections._finish_deliveries_v1("
                 "ARRAY[$1::bigint], ARRAY[$2::bigint], '{done}', '{NULL}', '{NULL}', '{f}', '{204}', '{NULL}', '{1s}')",
                 held.delivery_id, held.lease_token,
             )  # fmt: skip

@@ -25,7 +25,7 @@ POLICY = RetryPolicy(
     schedule=(timedelta(0),) * 2, breaker_failures=50, disable_after_failures=20, disable_after=None
 )
 NUMBERS = count(1)
-_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_FAN_OUT = "SELECT projections._fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _LATER = (
     "SELECT now() + interval '1 hour' + n * interval '1 microsecond' AS at FROM generate_series(1, $1) AS n"
 )
@@ -172,7 +172,7 @@ async def test_what_is_made_for_an_endpoint_that_was_made_again_waits_for_nobody
                     "SELECT FROM projections.webhook_circuits WHERE endpoint_id = 'ep_2' FOR UPDATE"
                 )
                 async with database.transaction() as first:
-                    await first.execute("SELECT projections.remove_endpoint_v1(NULL, 'ep_1')")
+                    await first.execute("SELECT projections._remove_endpoint_v1(NULL, 'ep_1')")
                     task = asyncio.create_task(fan_out_all(late, "e1", "ep_1", "ep_2"))
                     await until(database, _BLOCKED_BY, await pid(first))
                 await until(database, _BLOCKED_BY, await pid(second))

@@ -336,7 +336,7 @@ async def test_secrets_are_in_no_log_error_or_repr(
 async def test_a_policy_that_claims_can_not_reckon_with_is_refused(database: Database, policy: str) -> None:
     asked = f'{{"url": "https://example.com/", "policy": {policy}}}'
     with pytest.raises(DatabaseError, match="policy"):
-        await fetchval(database, "SELECT projections.create_endpoint_v1('ep', 'acme', $1, 's')", asked)
+        await fetchval(database, "SELECT projections._create_endpoint_v1('ep', 'acme', $1, 's')", asked)
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ async def test_ids_of_rows_that_are_there_are_kept_however_old(database: Databas
     log = WritableLog(database)
     await log.insert_many([entry("old", time=PAST), entry("new", time=datetime.now(UTC))])
 
-    forgotten = await fetchval(database, "SELECT projections.forget_logged_ids_v1()")
+    forgotten = await fetchval(database, "SELECT projections._forget_logged_ids_v1()")
 
     assert (forgotten, await fetchval(database, IDS)) == (0, 4)
 
@@ -95,7 +95,7 @@ async def test_ids_are_forgotten_in_pieces(database: Database) -> None:
     for table in ("webhook_events", "webhook_attempts"):
         await keep(database, table, retention=DAY)
 
-    pieces = [await fetchval(database, "SELECT projections.forget_logged_ids_v1(5)") for _ in range(4)]
+    pieces = [await fetchval(database, "SELECT projections._forget_logged_ids_v1(5)") for _ in range(4)]
 
     assert pieces == [10, 10, 4, 0]
 
@@ -139,7 +139,7 @@ async def test_an_attempt_that_another_writes_at_the_same_time_has_the_later_out
     async with database.session() as first:
         await first.begin()
         await first.execute(
-            "SELECT projections.log_attempts_v1('{attempt of e}', '{tenant}', '{e}', ARRAY[$1::timestamptz], '{t}', "
+            "SELECT projections._log_attempts_v1('{attempt of e}', '{tenant}', '{e}', ARRAY[$1::timestamptz], '{t}', "
             "'{endpoint}', '{webhook}', '{1}', '{false}', '{failed}', ARRAY[$1::timestamptz], '{500}', '{NULL}', "
             "'{1 s}')",
             PAST,
@@ -159,7 +159,7 @@ async def test_what_is_rolled_back_was_never_logged(database: Database) -> None:
     async with database.session() as session:
         await session.begin()
         await session.execute(
-            "SELECT projections.log_events_v1("
+            "SELECT projections._log_events_v1("
             "'{e}', '{tenant}', '{t}', ARRAY[now()], '{true}', '{[]}', '{NULL}', '{7}')"
         )
         await session.rollback()
@@ -193,9 +193,9 @@ async def test_a_limit_of_the_database_itself_holds_for_metrics(dsn: str) -> Non
 
 async def test_an_unknown_dimension_is_refused_by_the_database_too(database: Database) -> None:
     for call in (
-        "log_metrics_v1('event', now(), now(), p_dimensions => '{status}')",
-        "log_metrics_v1('attempt', now(), now(), p_dimensions => ARRAY['x; --'])",
-        "log_metrics_v1('event', now(), now(), p_filters => '{\"code\": [\"1\"]}')",
+        "_log_metrics_v1('event', now(), now(), p_dimensions => '{status}')",
+        "_log_metrics_v1('attempt', now(), now(), p_dimensions => ARRAY['x; --'])",
+        "_log_metrics_v1('event', now(), now(), p_filters => '{\"code\": [\"1\"]}')",
     ):
         with pytest.raises(Exception, match="there is no dimension") as refused:
             await fetchval(database, f"SELECT * FROM projections.{call}")

@@ -18,7 +18,7 @@ SMALL, LARGE = 60_000, 1_000_000
 
 # Five closed days and the default partition; 50 tenants with 4 endpoints each, one attempt in fifty failed.
 FILL = """
-SELECT projections.create_partition_v1(d, d + interval '1 day', t)
+SELECT projections._create_partition_v1(d, d + interval '1 day', t)
 FROM generate_series('2020-01-01Z'::timestamptz, '2020-01-05Z', '1 day') AS d
 CROSS JOIN unnest('{{webhook_events,webhook_attempts}}'::text[]) AS t;
 INSERT INTO projections.webhook_events (
@@ -55,17 +55,17 @@ EITHER = {
     "tenant and event": "p_tenants => '{tenant11}', p_event_ids => '{event4711}'",
 }
 LISTS = {
-    **{f"events by {name}": f"list_logged_events_v1({given}" for name, given in EITHER.items()},
-    "events by rare endpoint": "list_logged_events_v1(p_endpoint_ids => '{rare}'",
-    **{f"attempts by {name}": f"list_logged_attempts_v1({given}" for name, given in EITHER.items()},
-    "attempts by failure": "list_logged_attempts_v1(p_status => 'failed'",
-    "attempts by success": "list_logged_attempts_v1(p_status => 'success'",
-    "attempts by tenant and failure": "list_logged_attempts_v1(p_tenants => '{tenant7}', p_status => 'failed'",
-    "attempts by two endpoints": "list_logged_attempts_v1(p_endpoint_ids => '{endpoint7,endpoint8}'",
-    "attempts by two tenants": "list_logged_attempts_v1(p_tenants => '{tenant7,tenant8}'",
-    "attempts by tenants and failure": "list_logged_attempts_v1(p_tenants => '{tenant7,none}', p_status => 'failed'",
-    "events by two tenants": "list_logged_events_v1(p_tenants => '{tenant7,tenant8}'",
-    "attempts by id": "list_logged_attempts_v1(p_attempt_ids => '{attempt of event4711}'",
+    **{f"events by {name}": f"_list_logged_events_v1({given}" for name, given in EITHER.items()},
+    "events by rare endpoint": "_list_logged_events_v1(p_endpoint_ids => '{rare}'",
+    **{f"attempts by {name}": f"_list_logged_attempts_v1({given}" for name, given in EITHER.items()},
+    "attempts by failure": "_list_logged_attempts_v1(p_status => 'failed'",
+    "attempts by success": "_list_logged_attempts_v1(p_status => 'success'",
+    "attempts by tenant and failure": "_list_logged_attempts_v1(p_tenants => '{tenant7}', p_status => 'failed'",
+    "attempts by two endpoints": "_list_logged_attempts_v1(p_endpoint_ids => '{endpoint7,endpoint8}'",
+    "attempts by two tenants": "_list_logged_attempts_v1(p_tenants => '{tenant7,tenant8}'",
+    "attempts by tenants and failure": "_list_logged_attempts_v1(p_tenants => '{tenant7,none}', p_status => 'failed'",
+    "events by two tenants": "_list_logged_events_v1(p_tenants => '{tenant7,tenant8}'",
+    "attempts by id": "_list_logged_attempts_v1(p_attempt_ids => '{attempt of event4711}'",
 }
 # What is named is looked up instead.
 WALKS = [
@@ -181,7 +181,7 @@ def test_a_page_reads_no_table_through(connection: psycopg.Connection[Any], name
     "given",
     [
         f"{which}({what}"
-        for which in ("list_logged_events_v1", "list_logged_attempts_v1")
+        for which in ("_list_logged_events_v1", "_list_logged_attempts_v1")
         for what in (
             "p_tenants => '{nobody,none}'",
             "p_tenants => '{tenant7,none}'",
@@ -205,7 +205,7 @@ def test_of_several_that_have_little_a_page_looks_at_what_they_have(
 LOOKED = 10_000
 FILTERS = [
     f"{which}({what}"
-    for which in ("list_logged_events_v1", "list_logged_attempts_v1")
+    for which in ("_list_logged_events_v1", "_list_logged_attempts_v1")
     for what in (
         "p_tenants => '{tenant7}', p_endpoint_ids => '{endpoint8}'",
         "p_tenants => '{nobody}', p_endpoint_ids => '{endpoint8}'",
@@ -217,7 +217,7 @@ FILTERS = [
         "p_topics => '{topic1,topic2}', p_endpoint_ids => '{endpoint9,endpoint8}'",
     )
 ] + [
-    f"list_logged_attempts_v1({what}"
+    f"_list_logged_attempts_v1({what}"
     for what in (
         "p_endpoint_types => '{mail}'",
         "p_endpoint_types => '{mail,fax}'",
@@ -243,7 +243,7 @@ def test_whatever_the_filters_a_page_looks_at_so_many_rows(
 
 def test_an_endpoint_of_others_looks_like_none(connection: psycopg.Connection[Any]) -> None:
     found = connection.execute(
-        "SELECT * FROM projections.list_logged_attempts_v1("
+        "SELECT * FROM projections._list_logged_attempts_v1("
         "'{tenant7}', p_endpoint_ids => '{endpoint8}', p_looked => 10)"
     ).fetchall()
 
@@ -286,9 +286,9 @@ def test_a_time_looks_at_its_own_partition(
 @pytest.mark.parametrize(
     ("call", "looked_at"),
     [
-        ("list_logged_events_v1(p_event_ids => '{event4711}'", "webhook_events_20200101t000000"),
+        ("_list_logged_events_v1(p_event_ids => '{event4711}'", "webhook_events_20200101t000000"),
         (
-            "list_logged_attempts_v1(p_attempt_ids => '{attempt of event4711}'",
+            "_list_logged_attempts_v1(p_attempt_ids => '{attempt of event4711}'",
             "webhook_attempts_20200101t000000",
         ),
     ],
@@ -308,7 +308,7 @@ def test_a_look_up_by_id_looks_at_one_partition(
 def test_a_thousand_events_of_a_page_are_looked_up_one_by_one(connection: psycopg.Connection[Any]) -> None:
     names = ",".join(f"event{number * 59}" for number in range(1000))
 
-    plan = _plan(connection, f"list_logged_events_v1(p_event_ids => '{{{names}}}', p_limit => 1000")
+    plan = _plan(connection, f"_list_logged_events_v1(p_event_ids => '{{{names}}}', p_limit => 1000")
 
     assert plan["Actual Rows"] == 1000
     assert [node for node in _nodes(plan) if node["Node Type"] == "Seq Scan" and node["Actual Loops"]] == []

@@ -53,7 +53,7 @@ async def until_taken(database: Database) -> None:
 
 
 async def take_turn(database: Database, every: timedelta) -> Any:
-    return await fetchval(database, "SELECT projections.take_turn_v1('webhooks', $1)", every)
+    return await fetchval(database, "SELECT projections._take_turn_v1('webhooks', $1)", every)
 
 
 class TestTurns:
@@ -134,7 +134,7 @@ class TestFailures:
     ) -> None:
         await execute(
             database,
-            "ALTER FUNCTION projections.forget_deliveries_v1 RENAME TO forgotten",
+            "ALTER FUNCTION projections._forget_deliveries_v1 RENAME TO forgotten",
         )
         async with on_duty(database) as duties:
             await waiting_behind_nothing(database, 2)
@@ -143,7 +143,7 @@ class TestFailures:
             async with asyncio.timeout(30):
                 while not forgetting.failures:
                     await asyncio.sleep(0)
-            await execute(database, "ALTER FUNCTION projections.forgotten RENAME TO forget_deliveries_v1")
+            await execute(database, "ALTER FUNCTION projections.forgotten RENAME TO _forget_deliveries_v1")
             async with asyncio.timeout(30):
                 while forgetting.failures:
                     await asyncio.sleep(0)
@@ -168,7 +168,7 @@ class TestWaiting:
         await end_all(database, await take(database), "dead")
         blocked = await release(database), await states(database, ep)
         await execute(
-            database, """SELECT projections.change_endpoint_v1('acme', 'ep_1', '{"on_dead": "skip"}')"""
+            database, """SELECT projections._change_endpoint_v1('acme', 'ep_1', '{"on_dead": "skip"}')"""
         )
 
         released = await release(database)
@@ -215,13 +215,13 @@ class TestWaiting:
 
 
 async def release(database: Database) -> int:
-    return int(await fetchval(database, "SELECT released FROM projections.release_waiting_v1()"))
+    return int(await fetchval(database, "SELECT released FROM projections._release_waiting_v1()"))
 
 
 async def walked(database: Database, endpoint_id: str, key: str, limit: int) -> tuple[Any, Any]:
     async with database.session() as session:
         row = await session.fetchrow(
-            "SELECT last_endpoint_id, last_key FROM projections.release_waiting_v1($1, $2, $3)",
+            "SELECT last_endpoint_id, last_key FROM projections._release_waiting_v1($1, $2, $3)",
             endpoint_id,
             key,
             limit,

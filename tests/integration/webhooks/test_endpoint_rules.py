@@ -84,7 +84,7 @@ class TestRoom:
 
     async def test_who_makes_one_of_the_same_tenant_waits_for_who_does(self, database: Database) -> None:
         async with database.transaction() as session:
-            await session.fetchval("SELECT projections.check_room_v1('endpoints', 'acme', 1)")
+            await session.fetchval("SELECT projections._check_room_v1('endpoints', 'acme', 1)")
             other = asyncio.create_task(Endpoints(database).create("acme", SETTINGS, at_most=1))
             await Endpoints(database).create("acme", SETTINGS)
             assert not other.done()

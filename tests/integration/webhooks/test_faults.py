@@ -220,10 +220,10 @@ class TestDatabase:
     ) -> None:
         async with RawServer(respond(204)) as server:
             await hook(database, server.url)
-            await execute(database, "ALTER FUNCTION projections.finish_deliveries_v1 RENAME TO another")
+            await execute(database, "ALTER FUNCTION projections._finish_deliveries_v1 RENAME TO another")
             await sent(database)
             began = time.monotonic()
-            with pytest.raises(SchemaError, match="finish_deliveries_v1"):
+            with pytest.raises(SchemaError, match="_finish_deliveries_v1"):
                 async with delivering(
                     database, settings=settings(stop_timeout=timedelta(seconds=59))
                 ) as running:

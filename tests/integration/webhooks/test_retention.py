@@ -39,7 +39,7 @@ async def old_delivery(database: Database, event_id: str = "e1", at: datetime = 
     """A delivery to ``ep_1`` of an event of long ago."""
     await execute(
         database,
-        "SELECT projections.fan_out_v1("
+        "SELECT projections._fan_out_v1("
         "ARRAY[$1], ARRAY[$2::timestamptz], '{acme}', '{t}', '{k}', '{NULL}', '{t}', '{\"{}\"}', '{7}', "
         "'{1}', '{ep_1}')",
         event_id,
@@ -61,7 +61,7 @@ async def closed(database: Database) -> None:
 
 
 async def forget(database: Database) -> int:
-    return int(await fetchval(database, "SELECT projections.forget_deliveries_v1()"))
+    return int(await fetchval(database, "SELECT projections._forget_deliveries_v1()"))
 
 
 async def sent(database: Database, number: int = 1) -> None:
@@ -88,7 +88,7 @@ async def replay(database: Database) -> None:
     """Set the offsets of all projections back, and read everything again."""
     await execute(
         database,
-        "SELECT projections.set_offset_v1(p.projection_id, '1970-01-02Z') FROM projections.projections AS p",
+        "SELECT projections._set_offset_v1(p.projection_id, '1970-01-02Z') FROM projections.projections AS p",
     )
     await caught_up(database, FanOut())
 
@@ -141,7 +141,7 @@ class TestHolders:
         await keep(database, "webhook_events", retention=DAY)
 
         assert await fetchval(
-            database, "SELECT array_agg(h.table_name) FROM projections.retention_holders_v1() AS h"
+            database, "SELECT array_agg(h.table_name) FROM projections._retention_holders_v1() AS h"
         ) == ["webhook_events"]
 
 
@@ -264,7 +264,7 @@ class TestForgetting:
         await keep(database, "webhook_events", retention=DAY)
         await forget(database)
 
-        pieces = [await fetchval(database, "SELECT projections.forget_deliveries_v1(2)") for _ in range(4)]
+        pieces = [await fetchval(database, "SELECT projections._forget_deliveries_v1(2)") for _ in range(4)]
 
         assert pieces == [2, 2, 1, 0]
 
@@ -324,7 +324,7 @@ class TestReplays:
         await keep(database, "webhook_events", retention=DAY)
         await execute(
             database,
-            "SELECT projections.set_offset_v1(p.projection_id, '1970-01-02Z') FROM projections.projections AS p",
+            "SELECT projections._set_offset_v1(p.projection_id, '1970-01-02Z') FROM projections.projections AS p",
         )
 
         forgotten = [await forget(database) for _ in range(2)]

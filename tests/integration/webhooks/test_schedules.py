@@ -231,7 +231,7 @@ class TestSchedules:
         await made(database, endpoint_id=await endpoint(database, "ep_1"))
         other = await made(database, "other")
 
-        await execute(database, "SELECT projections.remove_endpoint_v1('acme', 'ep_1')")
+        await execute(database, "SELECT projections._remove_endpoint_v1('acme', 'ep_1')")
 
         assert await Schedules(database).list("acme") == [other]
 
@@ -294,7 +294,7 @@ class TestTicks:
         with pytest.raises(DatabaseError, match="the database went back in time") as refused:
             await fetchval(
                 database,
-                "SELECT projections.advance_schedules_v1($1, $2, ARRAY[now()], '{NULL}', '{NULL}', '{0}')",
+                "SELECT projections._advance_schedules_v1($1, $2, ARRAY[now()], '{NULL}', '{NULL}', '{0}')",
                 [schedule.schedule_id],
                 [tick],
             )

@@ -152,7 +152,7 @@ class TestMany:
             shares = [
                 {
                     row["schedule_id"]
-                    for row in await session.fetch("SELECT * FROM projections.claim_schedules_v1()")
+                    for row in await session.fetch("SELECT * FROM projections._claim_schedules_v1()")
                 }
                 for session in (first, second)
             ]
@@ -294,12 +294,12 @@ class TestProcesses:
     ) -> None:
         claim = "ALTER FUNCTION projections.{} RENAME TO {}"
         async with ticking(database) as (one,):
-            await execute(database, claim.format("claim_schedules_v1", "gone"))
+            await execute(database, claim.format("_claim_schedules_v1", "gone"))
             await many(database, 3)
             async with asyncio.timeout(30):
                 while not one._service.failures:
                     await asyncio.sleep(0)
-            await execute(database, claim.format("gone", "claim_schedules_v1"))
+            await execute(database, claim.format("gone", "_claim_schedules_v1"))
             await until(database, "SELECT min(next_at) > now() FROM projections.webhook_schedules")
 
         assert "webhooks wait, with their schedules" in caplog.text
@@ -400,7 +400,7 @@ class TestStandstills:
         await execute(database, SEEN, 31 * MINUTE)
         async with database.session() as first, database.session() as second:
             await first.begin()
-            await first.fetchval("SELECT projections.watch_schedules_v1()")
+            await first.fetchval("SELECT projections._watch_schedules_v1()")
             await second.begin()
             sending = asyncio.create_task(send_claimed(second))
             await until(

@@ -1,0 +1,36 @@
+-- Cuts the slices of a projection again, keeping its progress: a range made of parts starts at the oldest horizon among
+-- them, and the offsets by source drop what the others had done. Every owner loses its claim, and the new ranges are assigned.
+CREATE OR REPLACE FUNCTION projections._set_ranges_v1(p_projection_id integer, p_min_slices integer[])
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
+    PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id ORDER BY r.min_slice FOR UPDATE;
+    IF p_min_slices = ARRAY(
+        SELECT r.min_slice::integer FROM projections.projection_ranges AS r
+        WHERE r.projection_id = p_projection_id ORDER BY r.min_slice
+    ) THEN
+        RETURN;
+    END IF;
+    WITH old AS (
+        DELETE FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id RETURNING r.*
+    ), cut AS (
+        SELECT
+            w.min_slice, w.max_slice, max(o.epoch) OVER () + 1 AS epoch,
+            o.min_slice AS part, o.assigned_to, o.horizon, o.import_id, o.handled_until, o.handled_at,
+            -- A part that is split leaves its count to the first piece: the sum stays.
+            CASE WHEN o.min_slice BETWEEN w.min_slice AND w.max_slice THEN o.handled ELSE 0 END AS handled
+        FROM projections._cut_v1(p_min_slices) AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
+    )
+    INSERT INTO projections.projection_ranges (
+        projection_id, min_slice, max_slice, epoch, assigned_to, horizon, import_id, handled_until, handled_at, handled
+    )
+    SELECT
+        p_projection_id, c.min_slice, c.max_slice, min(c.epoch), (array_agg(c.assigned_to ORDER BY c.part))[1],
+        min(c.horizon), min(c.import_id), max(c.handled_until), max(c.handled_at), sum(c.handled)
+    FROM cut AS c GROUP BY c.min_slice, c.max_slice;
+    PERFORM projections._assign_ranges_v1(p_projection_id);
+END;
+$$;

@@ -1,0 +1,70 @@
+-- Which events of an append are stored already, by event_id; call it with their sources locked.
+-- Raises PJ002 where the id was used for other content. The time inside a UUIDv7 spares the older partitions:
+-- an id from more than a day ahead of the database's clock is refused, so an event is never a day older than its id.
+CREATE OR REPLACE FUNCTION projections._same_event_ids_v1(
+    p_source_ids text[],
+    p_event_types text[],
+    p_versions smallint[],
+    p_payloads text[],
+    p_metadata text[],
+    p_tags text[],
+    p_event_ids uuid[]
+)
+RETURNS TABLE (ordinal bigint, seq_nr bigint, db_timestamp timestamptz)
+LANGUAGE plpgsql
+-- Looks up each id, however many there are: a plan made for many would rather read the log. It is planned with the time
+-- of the oldest id as a value: no partition that ends before it is opened.
+SET plan_cache_mode = 'force_custom_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _since timestamptz;
+    _latest timestamptz;
+    _ordinals bigint[];
+    _seq_nrs bigint[];
+    _timestamps timestamptz[];
+    _wrong uuid;
+    _other bigint;
+BEGIN
+    -- Without a time in one of the ids all partitions are searched.
+    SELECT CASE WHEN bool_and(i.at IS NOT NULL) THEN min(i.at) - interval '1 day' ELSE '1970-01-01T00:00:00Z' END, max(i.at)
+    INTO _since, _latest
+    FROM (SELECT projections._uuid7_time_v1(u.id) AS at FROM unnest(p_event_ids) AS u (id) WHERE u.id IS NOT NULL) AS i;
+    IF _latest > clock_timestamp() + interval '1 day' THEN
+        SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id) WHERE projections._uuid7_time_v1(i.id) = _latest LIMIT 1;
+        RAISE EXCEPTION 'event_id % carries the time %, more than a day ahead of the database', _wrong, _latest
+        USING ERRCODE = 'PJ003', HINT = 'Correct the clock that made it.';
+    END IF;
+
+    SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id)
+    WHERE i.id IS NOT NULL GROUP BY i.id HAVING count(*) > 1 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'event_id % is used twice in one append', _wrong USING ERRCODE = 'PJ002';
+    END IF;
+
+    SELECT
+        array_agg(i.ordinal), array_agg(e.seq_nr), array_agg(e.db_timestamp),
+        min(i.ordinal) FILTER (WHERE
+            (i.source_id, i.event_type, coalesce(i.version, 1), i.tags::text[])
+            IS DISTINCT FROM (e.source_id, e.event_type, e.version, e.tags)
+            OR NOT projections._same_json_v1(i.payload, e.payload::text)
+            OR NOT projections._same_json_v1(i.metadata, e.metadata::text)
+        )
+    INTO _ordinals, _seq_nrs, _timestamps, _other
+    FROM unnest(p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids)
+    WITH ORDINALITY AS i (source_id, event_type, version, payload, metadata, tags, id, ordinal)
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM projections.events AS e WHERE e.event_id = i.id AND e.db_timestamp >= _since OFFSET 0
+    ) AS e;
+    IF _other IS NOT NULL THEN
+        RAISE EXCEPTION 'event_id % is stored with other content than it has now for source %',
+            p_event_ids[_other], quote_literal(p_source_ids[_other])
+        USING ERRCODE = 'PJ002';
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(_ordinals, _seq_nrs, _timestamps);
+END;
+$$;

@@ -1,0 +1,31 @@
+-- Has those who have not passed the time of restored events begin there, in the transaction that makes them visible. Their ranges
+-- lose their owners, who may have read on already, and start again; what they have handled their offsets tell. Afterwards nobody
+-- passes that time until the transaction ends: _pass_restored_v1 must have been called for whoever has, also for those who are new.
+-- PJ040: a projection is being rebuilt, and would have read some of the events and not the others.
+CREATE OR REPLACE FUNCTION projections._read_restored_v1(p_entity_types text[], p_from timestamptz, p_to timestamptz)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _name text;
+BEGIN
+    -- Nobody makes, cuts or sets back a projection meanwhile, nor begins a rebuild.
+    LOCK TABLE projections.projections IN EXCLUSIVE MODE;
+    LOCK TABLE projections.rebuilds IN SHARE MODE;
+    SELECT p.name INTO _name
+    FROM projections.rebuilds AS b INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
+    WHERE b.state IN ('folding', 'verified') AND coalesce(b.entity_types && p_entity_types, TRUE)
+    ORDER BY p.name LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'projection % is being rebuilt: events that come back now would be in some of its slices and not in others', _name
+        USING ERRCODE = 'PJ040', HINT = format('Restore when the rebuild is done, or end it: projections rebuilds cancel %s', _name);
+    END IF;
+    -- This waits for batches in flight.
+    UPDATE projections.projection_ranges AS r
+    SET epoch = r.epoch + 1, owner = NULL, horizon = least(r.horizon, p_from)
+    FROM projections.projections AS p
+    WHERE r.projection_id = p.projection_id AND coalesce(p.entity_types && p_entity_types, TRUE)
+    AND greatest(r.horizon, r.handled_until) < p_to;
+END;
+$$;
