@@ -19,13 +19,13 @@ from projections.terminal.commands import Arg, Opt
 from projections.terminal.times import Time
 
 __all__ = [
-    "After",
     "Every",
     "FailAbove",
     "From",
     "Json",
     "Limit",
     "NewRanges",
+    "Next",
     "NotBefore",
     "Since",
     "Tenant",
@@ -34,6 +34,7 @@ __all__ = [
     "check_no_address",
     "json_object_of",
     "json_of",
+    "next_page",
     "one_or_all",
     "tell_more",
     "text_of",
@@ -44,7 +45,10 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 Yes = Annotated[bool, Opt("Do not ask.")]
 Every = Annotated[bool, Opt("All that wait for a decision.", "--all")]
 Limit = Annotated[int, Opt("List at most this many.", type=click.IntRange(1, 1000))]
-After = Annotated[str, Opt("Go on after this one: what a page said at its end.", metavar="ID")]
+Next = Annotated[
+    str | None,
+    Opt("The next page: the cursor that a page showed at its end.", "--next", metavar="CURSOR"),
+]
 Tenant = Annotated[str | None, Opt("Only this tenant's. Default: of all.", metavar="TENANT")]
 NewRanges = Annotated[int, Opt("How many, 1 to 1024.", type=click.IntRange(1, NUMBER_OF_SLICES))]
 Since = Annotated[datetime | None, Opt("Only events from this time on; 2h is two hours ago.")]
@@ -126,6 +130,11 @@ def check_no_address(directory: str) -> None:
             f"{directory} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
             "object store from there, or mount that"
         )
+
+
+def next_page(cursor: str | None) -> list[str]:
+    """The line below a page that says how to get the next one, if there may be one."""
+    return [] if cursor is None else [f"there may be more: --next {cursor}"]
 
 
 def tell_more(found: Sequence[object], limit: int) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from journal import Database, Row
 from projections.webhooks.checks import check_limit, check_time
-from projections.webhooks.errors import NotFound
+from projections.webhooks.errors import InvalidPageCursor, NotFound
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
@@ -83,6 +84,12 @@ class Delivery:
     created_at: datetime
     finished_at: datetime | None
 
+    @property
+    def cursor(self) -> str:
+        """Where the next page begins, if this is the last delivery of a page."""
+        # By its ids, which its tenant knows: a number would tell how many deliveries there are of all tenants.
+        return f"{self.endpoint_id}/{self.event_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
@@ -117,18 +124,25 @@ class Deliveries:
         self._database = database
 
     async def list(
-        self, which: DeliveryFilter, *, before: int | None = None, limit: int = 100
+        self,
+        which: DeliveryFilter,
+        *,
+        next: str | None = None,  # noqa: A002 - its name in the HTTP API
+        limit: int = 100,
     ) -> list[Delivery]:
         """
-        Deliveries, the newest first, up to 1,000 of them.
+        Deliveries, the newest first.
 
-        The ``delivery_id`` of the last of a page is what those of the next are made before.
+        Args:
+            which: Those that are listed.
+            next: The ``cursor`` of the last delivery on a page, to get the page after it.
+            limit: How many at most, 1 to 1,000.
 
         Raises:
-            InvalidValue: The limit is out of range.
+            InvalidValue: The limit is out of range, or the cursor names a delivery that does not exist.
         """
         check_limit(limit)
-        last = 2**63 - 1 if before is None else before
+        last = await self._place(which.tenant, next) if next else 2**63 - 1
         async with self._database.session() as session:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
         return [Delivery(*row.values()) for row in rows]
@@ -146,15 +160,6 @@ class Deliveries:
         async with self._database.session() as session:
             rows = await session.fetch(_NEWEST_DEAD, list(endpoint_ids), each, limit)
         return [Delivery(*row.values()) for row in rows]
-
-    async def place(self, tenant: str | None, endpoint_id: str, event_id: str) -> int:
-        """
-        The ``delivery_id`` of a delivery: a place in lists, which tells how many there are of all tenants.
-
-        Raises:
-            NotFound: The tenant has no such delivery.
-        """
-        return int((await self._one(_PLACE, tenant, endpoint_id, event_id))["delivery_id"])
 
     async def show(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
@@ -237,6 +242,15 @@ class Deliveries:
             How many are dropped so far, after each step.
         """
         return self._decide_many("drop", replace(which, states=["dead"]), step)
+
+    async def _place(self, tenant: str | None, cursor: str) -> int:
+        endpoint_id, between, event_id = cursor.partition("/")
+        with suppress(NotFound):
+            if between:
+                return int((await self._one(_PLACE, tenant, endpoint_id, event_id))["delivery_id"])
+        raise InvalidPageCursor(
+            f"{cursor!r:.80} is not a cursor of this list, or its delivery is gone: begin with the first page"
+        )
 
     async def _one(self, sql: str, tenant: str | None, endpoint_id: str, event_id: str) -> Row:
         async with self._database.session() as session:

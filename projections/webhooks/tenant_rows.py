@@ -53,12 +53,23 @@ class TenantRows(ABC, Generic[T]):
         async with self._database.session() as session:
             return await self._get(session, tenant, row_id)
 
-    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[T]:
+    async def list(
+        self,
+        tenant: str | None,
+        *,
+        next: str | None = None,  # noqa: A002 - its name in the HTTP API
+        limit: int = 100,
+    ) -> Sequence[T]:
         """
-        Those of a tenant, or of all, after an id, in the order of their ids: 1 to 1,000 of them.
+        Those of a tenant, or of all, in the order of their ids.
+
+        Args:
+            tenant: The tenant; None is for administrators.
+            next: The id of the last one on a page, to get the page after it.
+            limit: How many at most, 1 to 1,000.
 
         Raises:
-            InvalidValue: The limit cannot be so.
+            InvalidValue: The limit is out of range.
         """
         check_limit(limit)
         sql = f"""
@@ -66,7 +77,7 @@ class TenantRows(ABC, Generic[T]):
         WHERE ($1::text IS NULL OR tenant = $1) AND {self._kind}_id > $2 ORDER BY {self._kind}_id LIMIT $3
         """
         async with self._database.session() as session:
-            return [self._read(row) for row in await session.fetch(sql, tenant, after, limit)]
+            return [self._read(row) for row in await session.fetch(sql, tenant, next or "", limit)]
 
     async def remove(self, tenant: str | None, row_id: str, *, version: int | None = None) -> None:
         """

@@ -263,13 +263,13 @@ def test_endpoints_are_listed_by_tenant_and_page_by_page(dsn: str, add: Callable
     ids = sorted(add()["endpoint_id"] for _ in range(3))
     add(tenant="other")
     first = values("endpoints", "--tenant", "acme", "--limit", "2", "--dsn", dsn)
-    second = values("endpoints", "--tenant", "acme", "--limit", "2", "--after", first["next"], "--dsn", dsn)
+    second = values("endpoints", "--tenant", "acme", "--limit", "2", "--next", first["next"], "--dsn", dsn)
     table = done("endpoints", "list", "--limit", "2", "--dsn", dsn)
 
     assert [one["endpoint_id"] for one in first["endpoints"] + second["endpoints"]] == ids
     assert second["next"] is None
     assert len(rows(table)) == 2
-    assert "there may be more: --after ep_" in table
+    assert "there may be more: --next ep_" in table
 
 
 def test_removing_asks_and_does_nothing_when_nobody_is_there(dsn: str, add: Callable[..., Any]) -> None:

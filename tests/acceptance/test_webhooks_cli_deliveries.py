@@ -119,10 +119,10 @@ def test_deliveries_are_filtered(sent: Sent, options: list[str], count: int) -> 
 
 def test_deliveries_are_paged(sent: Sent) -> None:
     first = values("deliveries", "--limit", "1", "--dsn", sent.dsn)
-    second = values("deliveries", "--limit", "1", "--before", str(first["before"]), "--dsn", sent.dsn)
+    second = values("deliveries", "--limit", "1", "--next", first["next"], "--dsn", sent.dsn)
 
     assert [page["deliveries"][0]["event_id"] for page in (first, second)] == [sent.dead, sent.done]
-    assert f"--before {first['before']}" in done("deliveries", "--limit", "1", "--dsn", sent.dsn)
+    assert f"--next {first['next']}" in done("deliveries", "--limit", "1", "--dsn", sent.dsn)
 
 
 def test_a_delivery_is_shown_with_its_payload_as_written_and_its_attempts(sent: Sent) -> None:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import (
-    LONGEST_WORD,
     Body,
     Call,
     ListPage,
@@ -23,9 +22,7 @@ from projections.webhooks.api.operations import (
     Word,
     Words,
 )
-from projections.webhooks.api.problems import Problem
 from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
-from projections.webhooks.errors import NotFound
 from projections.webhooks.tenant_rows import Json
 
 __all__ = ["delivery_operations"]
@@ -182,21 +179,10 @@ async def _listed(
 ) -> tuple[Sequence[Delivery], str | None]:
     """A page, and what the next one begins with."""
     query, limit = call.query, call.query.limit
-    before = await _place(call, query.next) if query.next else None
-    found = await call.services.deliveries.list(query.among(call.tenant, states), before=before, limit=limit)
-    # By its ids, which the tenant knows: a number would tell how many deliveries there are of all tenants.
-    return found, f"{found[-1].endpoint_id}/{found[-1].event_id}" if len(found) == limit else None
-
-
-async def _place(call: Call[Any, NoBody], text: str) -> int:
-    endpoint_id, between, event_id = text.partition("/")
-    wrong = Problem(422, "invalid_cursor", "next is what a page said, or left out; what it names may be gone")
-    if not between or len(text) > 2 * LONGEST_WORD:
-        raise wrong
-    try:
-        return await call.services.deliveries.place(call.tenant, endpoint_id, event_id)
-    except NotFound:
-        raise wrong from None
+    found = await call.services.deliveries.list(
+        query.among(call.tenant, states), next=query.next, limit=limit
+    )
+    return found, found[-1].cursor if len(found) == limit else None
 
 
 def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:

@@ -184,7 +184,7 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
 async def list_endpoints(call: Call[PageQuery, NoBody]) -> EndpointPage:
     """List endpoints."""
     limit = call.query.limit
-    found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit)
+    found = await call.services.endpoints.list(call.tenant, next=call.query.next, limit=limit)
     following = found[-1].endpoint_id if len(found) == limit else None
     return EndpointPage(data=tuple(map(EndpointView.of, found)), next=following)
 

@@ -92,7 +92,7 @@ async def create_schedule(call: Call[Query, NewSchedule]) -> Schedule:
 async def list_schedules(call: Call[PageQuery, NoBody]) -> SchedulePage:
     """List schedules."""
     limit = call.query.limit
-    found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit)
+    found = await call.services.schedules.list(call.tenant, next=call.query.next, limit=limit)
     following = found[-1].schedule_id if len(found) == limit else None
     return SchedulePage(data=tuple(found), next=following)
 

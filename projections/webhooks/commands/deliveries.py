@@ -15,7 +15,7 @@ from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import Every, Limit, Since, Tenant, Until, Yes
+from projections.terminal.options import Every, Limit, Next, Since, Tenant, Until, Yes, next_page
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -53,7 +53,6 @@ _Retriable = Literal["dead", "done", "dropped"]
 _Again = Annotated[
     tuple[_Retriable, ...], Opt("All that are so, and fit the other options; may be repeated.", "--state")
 ]
-_Before = Annotated[int | None, Opt("Go on before this one: what a page said at its end.", metavar="NUMBER")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +113,10 @@ def deliveries() -> None:
 @deliveries.command(name="list")
 @derived
 async def list_(
-    database: Database, /, *, which: _Which, states: _States = (), limit: Limit = 100, before: _Before = None
+    database: Database, /, *, which: _Which, states: _States = (), limit: Limit = 100, cursor: Next = None
 ) -> Answer:
     """List deliveries, the newest first."""
-    return await _listed(database, "deliveries", which, states, limit, before)
+    return await _listed(database, "deliveries", which, states, limit, cursor)
 
 
 @deliveries.command(short_help="Show one with its payload and its attempts.")
@@ -182,10 +181,10 @@ def dead() -> None:
 @dead.command(name="list")
 @derived
 async def list_dead(
-    database: Database, /, *, which: _Which, limit: Limit = 100, before: _Before = None
+    database: Database, /, *, which: _Which, limit: Limit = 100, cursor: Next = None
 ) -> Answer:
     """List dead letters, the newest first."""
-    return await _listed(database, "dead", which, ["dead"], limit, before)
+    return await _listed(database, "dead", which, ["dead"], limit, cursor)
 
 
 @dead.command(name="show")
@@ -247,16 +246,16 @@ async def _listed(
     which: _Which,
     states: Sequence[DeliveryState],
     limit: int,
-    before: int | None,
+    cursor: str | None,
 ) -> Answer:
-    found = await Deliveries(database).list(await which.filter(database, states), before=before, limit=limit)
-    more = found[-1].delivery_id if len(found) == limit else None
+    found = await Deliveries(database).list(await which.filter(database, states), next=cursor, limit=limit)
+    more = found[-1].cursor if len(found) == limit else None
     # What all of them have says nothing.
     same = [name for name, given in (("endpoint", which.endpoint_id), ("tenant", which.tenant)) if given]
     pending = any(one.state == "pending" for one in found)
     return listing(
-        name, found, _COLUMNS, *(() if more is None else [f"there may be more: --before {more}"]),
-        nothing="no delivery fits", without={*same, *(() if pending else ("next",))}, before=more,
+        name, found, _COLUMNS, *next_page(more),
+        nothing="no delivery fits", without={*same, *(() if pending else ("next",))}, next=more,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from projections.durations import duration_text
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import After, Limit, Tenant, Yes
+from projections.terminal.options import Limit, Next, Tenant, Yes, next_page
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -81,13 +81,13 @@ def endpoints() -> None:
 @endpoints.command(name="list")
 @derived
 async def list_(
-    database: Database, /, *, tenant: Tenant = None, limit: Limit = 100, after: After = ""
+    database: Database, /, *, tenant: Tenant = None, limit: Limit = 100, cursor: Next = None
 ) -> Answer:
     """List endpoints in the order of their ids."""
-    page = await Endpoints(database).list(tenant, after=after, limit=limit)
+    page = await Endpoints(database).list(tenant, next=cursor, limit=limit)
     last = page[-1].endpoint_id if len(page) == limit else None
     return listing(
-        "endpoints", page, _COLUMNS, *(() if last is None else [f"there may be more: --after {last}"]),
+        "endpoints", page, _COLUMNS, *next_page(last),
         nothing="there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one",
         values=_values, next=last,
     )  # fmt: skip

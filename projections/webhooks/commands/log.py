@@ -12,7 +12,7 @@ import click
 from journal import Database
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.options import Limit
+from projections.terminal.options import Limit, Next
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -58,13 +58,8 @@ class _Page:
         Literal["asc"] | None, Opt("Instead of the newest.", "--oldest-first", flag_value="asc")
     ] = None
     limit: Limit = 50
-    next: Annotated[
-        str | None,
-        Opt(
-            "The page after another, with the same filters: what that one said at its end.", metavar="CURSOR"
-        ),
-    ] = None
-    prev: Annotated[str | None, Opt("Likewise, the page before another.", metavar="CURSOR")] = None
+    next: Next = None
+    prev: Annotated[str | None, Opt("Likewise, the previous page.", metavar="CURSOR")] = None
 
     async def request(self, database: Database) -> dict[str, Any]:
         """The arguments of a request for it."""

@@ -63,7 +63,7 @@ async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:
         InvalidValue: Several begin so.
     """
     # Ids that it begins come next after it in the order of lists.
-    following = [str(getattr(one, f"{kind}_id")) for one in await rows.list(None, after=given, limit=2)]
+    following = [str(getattr(one, f"{kind}_id")) for one in await rows.list(None, next=given, limit=2)]
     found = [one for one in following if one.startswith(given)]
     if len(found) > 1:
         raise InvalidQuery(f"{given!r} begins several ids: write more of it")

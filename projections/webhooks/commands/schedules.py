@@ -10,7 +10,7 @@ from journal import Database, RawJson
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import After, Json, Limit, Tenant, Yes
+from projections.terminal.options import Json, Limit, Next, Tenant, Yes, next_page
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -52,15 +52,15 @@ def schedules() -> None:
 @schedules.command(name="list")
 @derived
 async def list_(
-    database: Database, /, *, tenant: Tenant = None, limit: Limit = 100, after: After = ""
+    database: Database, /, *, tenant: Tenant = None, limit: Limit = 100, cursor: Next = None
 ) -> Answer:
     """List schedules in the order of their ids."""
-    page = await Schedules(database).list(tenant, after=after, limit=limit)
+    page = await Schedules(database).list(tenant, next=cursor, limit=limit)
     last = page[-1].schedule_id if len(page) == limit else None
     failed = (one for one in page if one.error is not None)
     notes = [f"{one.schedule_id} did not send its last tick: {printable(one.error or '')}" for one in failed]
     return listing(
-        "schedules", page, _COLUMNS, *notes, *(() if last is None else [f"there may be more: --after {last}"]),
+        "schedules", page, _COLUMNS, *notes, *next_page(last),
         nothing="there is no schedule: `projections webhooks schedules add` makes one", next=last,
     )  # fmt: skip
 

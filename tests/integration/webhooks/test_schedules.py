@@ -89,7 +89,7 @@ class TestSchedules:
         assert (schedule.data, schedule.paused, schedule.error) == (DATA, False, None)
         assert await schedules.get("acme", schedule.schedule_id) == schedule
         assert await schedules.list("acme") == [schedule]
-        assert await schedules.list("acme", after=schedule.schedule_id) == []
+        assert await schedules.list("acme", next=schedule.schedule_id) == []
 
     @pytest.mark.parametrize(
         ("values", "said"),
