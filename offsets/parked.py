@@ -56,7 +56,7 @@ class ParkedSources:
         self._session = session
 
     async def list(
-        self, projection: str | None = None, *, source_id: str | None = None, limit: int | None = None
+        self, projection: str | None = None, *, source_id: str | None = None, limit: int = 100
     ) -> Sequence[ParkedSource]:
         """
         The sources that are parked, those that wait longest first.
@@ -64,7 +64,7 @@ class ParkedSources:
         Args:
             projection: Only those of this one; None for all projections.
             source_id: Only this source.
-            limit: At most this many; None for all.
+            limit: How many at most.
 
         Raises:
             UnknownProjection: None of this name has run.

@@ -98,7 +98,7 @@ class DeadBatches:
         self._session = session
 
     async def list(
-        self, group: str | None = None, *, waiting: bool = False, limit: int = 1000
+        self, group: str | None = None, *, waiting: bool = False, limit: int = 100
     ) -> Sequence[FailedBatch]:
         """
         Those of a group, or of all groups.
@@ -106,7 +106,7 @@ class DeadBatches:
         Args:
             group: The group; None for all.
             waiting: Instead of them those that failed and will be tried again.
-            limit: At most so many, those that failed first.
+            limit: How many at most, those that failed first.
 
         Raises:
             UnknownGroup: There is no such group.
@@ -118,7 +118,11 @@ class DeadBatches:
 
     async def show(self, group: str, retry_id: int) -> tuple[FailedBatch, Sequence[MatchedEvent]]:
         """
-        One of a group, by the number of the batch, and its events as its handler gets them.
+        One dead letter of a group, and its events as its handler gets them.
+
+        Args:
+            group: The group.
+            retry_id: The number of the batch.
 
         Raises:
             UnknownGroup: There is no such group.

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from journal import Database, Row
 from projections.webhooks.checks import check_limit, check_time
+from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidPageCursor, NotFound
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
@@ -54,6 +55,7 @@ LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.e
 WHERE d.delivery_id = ANY ($1)
 """
 _DECIDE = "SELECT projections._decide_delivery_v1($1, $2, $3, $4, $5)"
+_STEP = 1000  # deliveries that one transaction decides about
 _DECIDE_MANY = "SELECT * FROM projections._decide_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
 
@@ -125,16 +127,16 @@ class Deliveries:
 
     async def list(
         self,
-        which: DeliveryFilter,
+        which: DeliveryFilter | None = None,
         *,
         next: str | None = None,  # noqa: A002 - its name in the HTTP API
         limit: int = 100,
-    ) -> list[Delivery]:
+    ) -> Sequence[Delivery]:
         """
         Deliveries, the newest first.
 
         Args:
-            which: Those that are listed.
+            which: Those that are listed; None for all of all tenants.
             next: The ``cursor`` of the last delivery on a page, to get the page after it.
             limit: How many at most, 1 to 1,000.
 
@@ -142,6 +144,7 @@ class Deliveries:
             InvalidValue: The limit is out of range, or the cursor names a delivery that does not exist.
         """
         check_limit(limit)
+        which = which or DeliveryFilter()
         last = await self._place(which.tenant, next) if next else 2**63 - 1
         async with self._database.session() as session:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
@@ -186,38 +189,54 @@ class Deliveries:
         self,
         tenant: str | None,
         endpoint_id: str,
-        event_id: str,
+        event_id: str | None = None,
+        *,
         states: Sequence[DeliveryState] | None = None,
-    ) -> None:
+    ) -> int:
         """
-        Try a delivery again, now, whatever its outcome, or only if it is in one of these states.
+        Try one delivery of an endpoint again now, or all its dead letters.
 
-        An endpoint that is held back is asked at once.
+        An endpoint that is held back is asked at once. Of dead letters, those whose payload is gone are passed over.
+
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint.
+            event_id: The event of the delivery, whatever its outcome; None for all dead letters of the endpoint.
+            states: Only if the delivery that is named is in one of these states.
+
+        Returns:
+            How many deliveries are tried again.
 
         Raises:
-            NotFound: The tenant has no such delivery.
-            NotAllowed: It is on its way, its endpoint is disabled, it is behind others in an order, its payload is
-                gone, or it is in none of the states.
+            NotFound: The tenant has no such delivery or endpoint.
+            NotAllowed: The delivery is on its way, its endpoint is disabled, it is behind others in an order, its
+                payload is gone, or it is in none of the states.
         """
-        await self._decide("retry", tenant, endpoint_id, event_id, states)
+        return await self._decide("retry", tenant, endpoint_id, event_id, states)
 
     async def drop(
         self,
         tenant: str | None,
         endpoint_id: str,
-        event_id: str,
+        event_id: str | None = None,
+        *,
         states: Sequence[DeliveryState] | None = None,
-    ) -> None:
+    ) -> int:
         """
-        Drop a delivery, perhaps only in one of these states: it is not tried again, and its order goes on without it.
+        Drop one delivery of an endpoint, or all its dead letters: they are not tried again, and their order goes on.
+
+        Arguments are those of :meth:`retry`.
+
+        Returns:
+            How many deliveries are dropped.
 
         Raises:
-            NotFound: The tenant has no such delivery.
-            NotAllowed: It is on its way, has arrived, or is in none of the states.
+            NotFound: The tenant has no such delivery or endpoint.
+            NotAllowed: The delivery is on its way, has arrived, or is in none of the states.
         """
-        await self._decide("drop", tenant, endpoint_id, event_id, states)
+        return await self._decide("drop", tenant, endpoint_id, event_id, states)
 
-    def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
+    def retry_many(self, which: DeliveryFilter, *, step: int = _STEP) -> AsyncIterator[int]:
         """
         Try many again, in their order: dead ones, or those of the states that are given (dead, done, dropped).
 
@@ -232,7 +251,7 @@ class Deliveries:
         """
         return self._decide_many("retry", replace(which, states=which.states or ["dead"]), step)
 
-    def drop_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
+    def drop_many(self, which: DeliveryFilter, *, step: int = _STEP) -> AsyncIterator[int]:
         """
         Drop many dead letters: they are not tried again, and what waits for them in an order goes on.
 
@@ -265,11 +284,16 @@ class Deliveries:
         decision: _Decision,
         tenant: str | None,
         endpoint_id: str,
-        event_id: str,
+        event_id: str | None,
         states: Sequence[DeliveryState] | None,
-    ) -> None:
+    ) -> int:
+        if event_id is None:
+            await Endpoints(self._database).get(tenant, endpoint_id)
+            which = DeliveryFilter(tenant=tenant, endpoint_id=endpoint_id, states=["dead"])
+            return [changed async for changed in self._decide_many(decision, which, _STEP)][-1]
         async with self._database.session() as session:
             await call(session, _DECIDE, decision, tenant, endpoint_id, event_id, states and list(states))
+        return 1
 
     async def _decide_many(self, decision: _Decision, which: DeliveryFilter, step: int) -> AsyncIterator[int]:
         changed, after = 0, 0

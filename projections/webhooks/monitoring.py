@@ -19,7 +19,7 @@ from projections.monitoring.registration import (
     gauges,
 )
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
-from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter
+from projections.webhooks.deliveries import Deliveries, Delivery
 from projections.webhooks.endpoints import Endpoints, EndpointState
 from projections.webhooks.errors import NotAllowed, NotFound
 from projections.webhooks.stats import EndpointStats, WebhookTotals, endpoint_stats, webhook_totals
@@ -143,18 +143,17 @@ def _from(
 
 
 async def _retry(database: Database, form: _DeadDelivery) -> str:
-    await Deliveries(database).retry(None, form.endpoint, form.event_id, ["dead"])
+    await Deliveries(database).retry(None, form.endpoint, form.event_id, states=["dead"])
     return f"{form.event_id} is sent again"
 
 
 async def _drop(database: Database, form: _DeadDelivery) -> str:
-    await Deliveries(database).drop(None, form.endpoint, form.event_id, ["dead"])
+    await Deliveries(database).drop(None, form.endpoint, form.event_id, states=["dead"])
     return f"{form.event_id} is dropped"
 
 
 async def _retry_all(database: Database, form: _Endpoint) -> str:
-    which = DeliveryFilter(endpoint_id=form.endpoint)
-    retried = [so_far async for so_far in Deliveries(database).retry_many(which)][-1]
+    retried = await Deliveries(database).retry(None, form.endpoint)
     if not retried:
         raise ActionRefused(
             f"none is sent again: {form.endpoint} has no dead letter whose payload is kept, or is disabled"

@@ -292,11 +292,12 @@ async def _retried(
     states: Sequence[DeliveryState],
 ) -> Answer:
     """Try one delivery again, or all that are in these states and fit."""
-    service, retried = Deliveries(database), 1
+    service = Deliveries(database)
     if endpoint is None or event is None:
         retried = await _last(service.retry_many(await which.filter(database, states)))
     else:
-        await service.retry(None, await whole_endpoint_id(database, endpoint), event, states or None)
+        whole = await whole_endpoint_id(database, endpoint)
+        retried = await service.retry(None, whole, event, states=states or None)
     return decided("retried", "deliveries", retried)
 
 
@@ -306,8 +307,8 @@ async def _dropped(
     one, _ = await _found(database, endpoint, event, states)
     what = f"event {one.event_id} ({printable(one.topic)}) to endpoint {one.endpoint_id}"
     confirm(f"Drop the delivery of {what}, which is {one.state}?", yes=yes)
-    await Deliveries(database).drop(None, one.endpoint_id, one.event_id, states or None)
-    return decided("dropped", "deliveries", 1)
+    dropped = await Deliveries(database).drop(None, one.endpoint_id, one.event_id, states=states or None)
+    return decided("dropped", "deliveries", dropped)
 
 
 async def _last(steps: AsyncIterator[int]) -> int:

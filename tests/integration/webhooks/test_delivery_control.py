@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, DatabaseError, connect
+from journal import ConnectionSettings, Database, DatabaseError, InvalidValue, connect
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
@@ -194,14 +194,14 @@ class TestByHand:
             (event_id,) = await sent(database)
             async with delivering(database):
                 await until_rows(database, "state = 'dead'")
-        await Deliveries(database).retry(TENANT, endpoint_id, event_id, ["dead"])
+        await Deliveries(database).retry(TENANT, endpoint_id, event_id, states=["dead"])
 
         with pytest.raises(
             NotAllowed,
             check=coded("not_retriable"),
             match="is pending, not dead or dropped",
         ):
-            await decide(Deliveries(database), TENANT, endpoint_id, event_id, ["dead", "dropped"])
+            await decide(Deliveries(database), TENANT, endpoint_id, event_id, states=["dead", "dropped"])
 
     async def test_deliveries_of_another_tenant_are_not_there(self, database: Database) -> None:
         endpoint_id, _ = await hook(database, "http://127.0.0.1/")
@@ -211,6 +211,11 @@ class TestByHand:
         for do in (deliveries.show, deliveries.retry, deliveries.drop):
             with pytest.raises(NotFound, check=coded("unknown_delivery")):
                 await do("other", endpoint_id, event_id)
+        with pytest.raises(InvalidValue, check=coded("invalid_cursor")):
+            await deliveries.list(DeliveryFilter(tenant="other"), next=f"{endpoint_id}/{event_id}")
+        for decide in (deliveries.retry, deliveries.drop):
+            with pytest.raises(NotFound, check=coded("unknown_endpoint")):
+                await decide("other", endpoint_id)
         assert await deliveries.list(DeliveryFilter(tenant="other")) == []
         every = [
             retried
@@ -218,6 +223,25 @@ class TestByHand:
         ]
         assert every == [0]
         assert len(await deliveries.list(DeliveryFilter(tenant=TENANT))) == 1
+
+    async def test_all_dead_letters_of_an_endpoint_are_tried_again_or_dropped(
+        self, database: Database
+    ) -> None:
+        async with RawServer(respond(500)) as server:
+            endpoint_id, _ = await hook(database, server.url, policy=DEAD_AT_ONCE)
+            await sent(database, number=2)
+            async with delivering(database):
+                await finished(database, 2, ("dead",))
+            deliveries = Deliveries(database)
+
+            assert await deliveries.drop(TENANT, endpoint_id, (await deliveries.list())[0].event_id) == 1
+            assert await deliveries.retry(TENANT, endpoint_id) == 1
+            assert await deliveries.retry(TENANT, endpoint_id) == 0
+            assert {one.state for one in await deliveries.list()} == {"dropped", "pending"}
+            async with delivering(database):
+                await finished(database, 1, ("dead",))
+            assert await deliveries.drop(None, endpoint_id) == 1
+            assert {one.state for one in await deliveries.list()} == {"dropped"}
 
     @pytest.mark.slow
     async def test_many_are_tried_again_in_their_order(self, database: Database) -> None:
