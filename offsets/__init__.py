@@ -1,5 +1,12 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
+from pathlib import Path
+from runpy import run_path
+
+# Before the first import of what may be a package of the application; an installation without sources goes unchecked.
+if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exists():
+    run_path(str(_check))["check_import_names"]("journal")
+
 from offsets.deduplication import BatchVerdicts as BatchVerdicts
 from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict

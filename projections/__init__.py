@@ -4,9 +4,12 @@ Projections over a journal in PostgreSQL: what an application imports.
 Define a class with :func:`projection` and :class:`handles`, append with :func:`append`, run with :func:`run`.
 """
 
-from projections.import_names import check_import_names
+from pathlib import Path
+from runpy import run_path
 
-check_import_names()  # before the first import of what may be another's
+# Before the first import of what may be a package of the application; an installation without sources goes unchecked.
+if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exists():
+    run_path(str(_check))["check_import_names"]("journal", "offsets")
 
 import journal
 from journal import *

@@ -4,7 +4,13 @@ Batch projections: the journal as a DataFrame, read models built again, history 
 Names are imported when they are asked for: a process that folds slices needs none of what others do.
 """
 
+from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING
+
+# Before the first import of what may be a package of the application; an installation without sources goes unchecked.
+if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exists():
+    run_path(str(_check))["check_import_names"]("journal", "offsets", "projections")
 
 from projections.lazy import lazy_names
 

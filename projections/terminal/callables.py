@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from projections.import_names import clash_of
+from journal.import_names import clash_of
 
 __all__ = ["load_callable"]
 

@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from journal import ProjectionsError
+from journal.import_names import clash_of
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.errors import InvalidHandler
-from projections.import_names import clash_of
 
 __all__ = ["load_projections"]
 

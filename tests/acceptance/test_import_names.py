@@ -27,10 +27,21 @@ def package(directory: Path, name: str, text: str = "class Entry: ...\n") -> Pat
     return found
 
 
-@pytest.mark.parametrize("name", ["journal", "offsets"])
 @pytest.mark.parametrize(
-    "code", ["import projections", "import projections.webhooks", "from {0} import *; import projections"]
-)
+    ("name", "code"),
+    [
+        *(
+            (name, code)
+            for name in ("journal", "offsets")
+            for code in (
+                "import projections", "import projections.webhooks", "from {0} import *; import projections",
+                "import spark_projections",
+            )
+        ),
+        ("journal", "import offsets"),
+        ("projections", "import spark_projections"),
+    ],
+)  # fmt: skip
 def test_another_package_that_comes_first_is_named(tmp_path: Path, name: str, code: str) -> None:
     theirs = package(tmp_path, name)
 
@@ -43,10 +54,21 @@ def test_another_package_that_comes_first_is_named(tmp_path: Path, name: str, co
     assert WAY_OUT + name in last
 
 
-def test_a_module_of_the_name_is_named_as_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("imported", ["offsets", "projections", "spark_projections"])
+def test_a_module_of_the_name_is_named_as_well(tmp_path: Path, imported: str) -> None:
     (tmp_path / "journal.py").write_text("")
 
-    assert str(tmp_path / "journal.py") in python("import projections", tmp_path).stderr.splitlines()[-1]
+    last = python(f"import {imported}", tmp_path).stderr.splitlines()[-1]
+
+    assert str(tmp_path / "journal.py") in last
+    assert str(ROOT / "journal" / "__init__.py") in last
+
+
+@pytest.mark.parametrize("name", ["offsets", "projections", "spark_projections"])
+def test_the_journal_needs_none_of_the_other_names(tmp_path: Path, name: str) -> None:
+    package(tmp_path, name)
+
+    assert python("import journal; journal.append", tmp_path).returncode == 0
 
 
 @pytest.mark.daily(1)

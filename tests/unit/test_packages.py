@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-IMPORT_NAMES = "projections/import_names.py"
+IMPORT_NAMES = "journal/import_names.py"
 """Compares names with those of an application: imports none of them."""
 
 

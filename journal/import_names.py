@@ -1,7 +1,7 @@
 """
 Packages of an application that are named as ours: Python imports only the one that comes first.
 
-Imports nothing of ours, which may be what cannot be imported.
+Imports nothing of ours, which may be what cannot be imported. For the same reason other packages run it by its path.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ _WAY_OUT = (
 )
 
 
-def check_import_names() -> None:
+def check_import_names(*names: str) -> None:
     """
-    Check that the packages this one imports are those it was installed with.
+    Check that packages are those of this installation, before they are imported.
+
+    Args:
+        names: The packages that the caller imports.
 
     Raises:
         ImportError: The application has one of the same name, which comes first; the message names both files.
     """
-    for name in ("journal", "offsets"):
+    for name in names:
         try:
             spec = find_spec(name)
         except ValueError:  # a module that somebody has put into sys.modules by hand
