@@ -66,9 +66,9 @@ class AppendConflict(ProjectionsError):
     Another writer was first: the source does not stand where the caller expected it.
 
     Args:
-        source_id: The source appended to.
+        source_id: The source that events were to be appended to.
         expected: What the caller passed as ``expected_seq_nr``.
-        found: Where the source stands.
+        found: The ``seq_nr`` of the last event that the source has in the journal; 0 where it has none.
     """
 
     def __init__(self, source_id: str, expected: int, found: int) -> None:
@@ -106,7 +106,7 @@ class DatabaseError(ProjectionsError):
     The database refused a statement.
 
     Args:
-        message: What the database said.
+        message: The database's own text about the error.
         sqlstate: Its five-character code, when it sent one.
     """
 

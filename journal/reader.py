@@ -146,8 +146,8 @@ async def current_events(
     """
     Events of a range of slices that are in the log now, in the order of time; ends with the last.
 
-    Events whose transaction has not committed yet are not among them; :func:`offsets.live_events` waits for
-    those.
+    Events whose transaction has not committed yet are not among them; :func:`projections.live_events` waits
+    for those.
 
     Args:
         database: Where our journal is, or a log of another kind.

@@ -63,8 +63,8 @@ class ParkedSources:
 
         Args:
             projection: Only those of this one; None for all projections.
-            source_id: Only this source.
-            limit: How many at most.
+            source_id: Leave out all sources but this one; None for all.
+            limit: The largest number of sources to return, those that have waited longest.
 
         Raises:
             UnknownProjection: None of this name has run.

@@ -26,7 +26,7 @@ class HandlerFailed(ProjectionsError):
     A handler could not handle an event, or a batch could not be written.
 
     Args:
-        message: What went wrong.
+        message: Why the handler or the database refused it.
         index: Which event of the batch; None when only the batch as a whole is known to fail.
     """
 

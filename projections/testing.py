@@ -39,7 +39,7 @@ async def run_until_caught_up(
     Run projections until all that was committed before is handled.
 
     A range that fails ends the run: in a test nobody waits for the next attempt. Sources that are parked and
-    events that are skipped do not, see :func:`offsets.parked`.
+    events that are skipped do not: :class:`projections.ParkedSources` lists the parked ones.
 
     Args:
         database: Where the journal and the read models are.
@@ -126,7 +126,8 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
         events: What happened, in order: events, or envelopes where a test chooses their times.
 
     Returns:
-        For each table the rows that change, see :data:`Rows`. Increments are the sums.
+        For each table the rows that change, by the values of their keys: the columns that change, or None for a row
+        that is deleted. Increments are sums.
 
     Raises:
         InvalidHandler: The handlers are of another kind.

@@ -49,7 +49,7 @@ class PartitionSettings:
     How a partitioned table is kept.
 
     Args:
-        table: One of ``TABLES``.
+        table: ``events``, ``matches``, ``webhook_events`` or ``webhook_attempts``.
         interval: The time that a partition holds which is made from now on.
         ahead: How many intervals to come have a partition.
         retention: How long a partition is kept after its time, at least; None: without limit.
@@ -82,7 +82,7 @@ async def change_partition_settings(
 
     Args:
         session: Any session; the role must own the schema.
-        table: One of ``TABLES``.
+        table: ``events``, ``matches``, ``webhook_events`` or ``webhook_attempts``.
         interval: The time that a partition holds which is made from now on: whole seconds, 1 minute to 366 days.
         ahead: How many intervals to come have a partition: 1 to 1,000.
         retention: How long a partition is kept after its time, at least a minute, or ``"forever"``.

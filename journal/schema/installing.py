@@ -58,7 +58,7 @@ def script(root: Path | None = None) -> str:
     Other tools can run it too, in one transaction, without its one line that begins with a backslash.
 
     Args:
-        root: Another folder of SQL files than :func:`sql_root`.
+        root: Another folder of SQL files than that of this library.
     """
     folder = root or sql_root()
     return _INCLUDE.sub(lambda match: join(folder, [match[1]]), _read(folder / "install.sql"))
@@ -70,7 +70,7 @@ def install(dsn: str, *, root: Path | None = None) -> list[str]:
 
     Args:
         dsn: The database; its role becomes the owner.
-        root: Another folder of SQL files than :func:`sql_root`.
+        root: Another folder of SQL files than that of this library.
 
     Returns:
         What the database remarked, such as roles that could not be created.
@@ -91,7 +91,7 @@ def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
 
     Args:
         dsn: The database, connected to as the owner of the schema.
-        root: Another folder of SQL files than :func:`sql_root`.
+        root: Another folder of SQL files than that of this library.
 
     Returns:
         What the database remarked.

@@ -145,7 +145,9 @@ class Inline:
         expected_seq_nr: int | Mapping[str, int] | None = None,
     ) -> AppendedEvents:
         """
-        Append on a synchronous connection; see :meth:`append`.
+        Append on a synchronous connection, and handle the events.
+
+        Arguments, result and errors are those of :meth:`append`.
 
         Raises:
             InvalidHandler: Handlers of a projection are asynchronous.

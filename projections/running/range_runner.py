@@ -116,7 +116,7 @@ class RangeRunner:
         End with an error before anything else is decided: what is remembered is worth nothing.
 
         Args:
-            error: Why.
+            error: What the range failed with.
             store: Only where these are its offsets still.
         """
         if store is None or store is self._store:

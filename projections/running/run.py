@@ -61,7 +61,7 @@ async def run(
             so a pool of the number of ranges and three lets each keep its own.
         definitions: Classes (or objects of classes) decorated with :func:`projection`.
         ranges: Cut the slices of a projection that has never run into so many ranges; of others,
-            :func:`offsets.rescale` changes the number.
+            the command ``projections rescale`` changes the number.
         settings: Limits and times; None: the defaults.
         observer: Is told what happens; several, in their order, are a list.
         stop: Stops all when set, after the current batches.

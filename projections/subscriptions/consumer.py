@@ -36,9 +36,9 @@ class Consumer:
     """
     Reads for a group: every event that one of its handlers is for, at least once.
 
-    Any number of processes may run a consumer of one group. They share the ranges of the
-    group's slices (:func:`create_group`, :func:`rescale_group`): each range has one reader at a time, and one that is
-    gone is replaced once its lease ends.
+    Any number of processes may run a consumer of one group. They share the ranges of the group's slices
+    (:func:`create_group`; ``projections groups rescale`` changes their number): each range has one reader at a time,
+    and one that is gone is replaced once its lease ends.
 
     What is read is handed to all handlers, each with a queue of its own; the group's cursor moves to where everything
     before is done. After a crash, or when a handler without ``retries`` fails, what lies behind the cursor comes
@@ -53,7 +53,7 @@ class Consumer:
         group: The group; it is made when it is not known.
         settings: Limits and times; None: the defaults.
         around: Makes a context manager in which a handler is called, of the names of the group and the handler, and the
-            batch: :meth:`projections.monitoring.Tracing.handling` makes spans.
+            batch: that of ``handling`` of :class:`projections.monitoring.Tracing` makes spans.
     """
 
     def __init__(

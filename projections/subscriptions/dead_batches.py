@@ -106,7 +106,7 @@ class DeadBatches:
         Args:
             group: The group; None for all.
             waiting: Instead of them those that failed and will be tried again.
-            limit: How many at most, those that failed first.
+            limit: The largest number of batches to return, those that failed first.
 
         Raises:
             UnknownGroup: There is no such group.
@@ -121,7 +121,7 @@ class DeadBatches:
         One dead letter of a group, and its events as its handler gets them.
 
         Args:
-            group: The group.
+            group: The group whose handler failed.
             retry_id: The number of the batch.
 
         Raises:
@@ -142,7 +142,7 @@ class DeadBatches:
         Of two who decide about the same one at once, the second is refused: what waits to be handled again is not dead.
 
         Args:
-            group: The group.
+            group: The group whose handler failed.
             retry_id: The number of the batch; None for all dead letters of the group.
             waiting: Also where the batch that is named still has retries before it.
 

@@ -57,10 +57,10 @@ class Publisher:
     Use it as an asynchronous context manager, or :meth:`close` it: that stores what still waits.
 
     Args:
-        database: Where; one connection is used.
+        database: Where payloads are published; one connection is used.
         name: Its name, 1 to 245 characters. Its order is kept by storing one batch after another: processes that
             publish under one name wait for one another.
-        settings: How it gathers.
+        settings: Sizes of batches, and time limits; None: the defaults.
     """
 
     def __init__(

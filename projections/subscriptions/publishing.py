@@ -116,17 +116,17 @@ async def publish(
 
     Args:
         connection: As for :func:`journal.append`.
-        topic: What it is about.
-        payload: As for :class:`Publication`, as is the rest.
-        publisher: Its name, 1 to 245 characters.
+        topic: The event type that subscriptions match, such as ``order.paid``.
+        payload: As for :class:`Publication`.
+        publisher: The name of the publisher, 1 to 245 characters.
         metadata: Anything that is not part of the payload.
-        event_id: Makes it idempotent.
-        subscription_id: For this one alone.
-        not_before: Matched then.
-        traceparent: The span that publishes.
+        event_id: Publish only once under this id; by default a new one.
+        subscription_id: Publish to this subscription alone.
+        not_before: Match it at this time, not earlier; needs a zone.
+        traceparent: The W3C trace context of the span that publishes.
 
     Raises:
-        InvalidEvent: It cannot be stored; nothing was sent.
+        InvalidEvent: It cannot be stored; nothing was published.
         InvalidValue: There is no such subscription.
         EventIdConflict: The ``event_id`` was used for other content.
     """
@@ -138,10 +138,20 @@ async def publish_all(
     connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
 ) -> list[Appended]:
     """
-    Publish many, in their order; see :func:`publish`.
+    Publish many payloads, in their order; they commit with the caller's transaction, or not at all.
+
+    Args:
+        connection: As for :func:`journal.append`.
+        publications: The payloads with their topics.
+        publisher: The name of the publisher, 1 to 245 characters.
 
     Returns:
         One :class:`journal.Appended` for each, in their order.
+
+    Raises:
+        InvalidEvent: One of them cannot be stored; nothing was published.
+        InvalidValue: There is no such subscription.
+        EventIdConflict: An ``event_id`` was used for other content.
     """
     rows = _rows(publications, "publish_all")
     if not rows:

@@ -56,10 +56,10 @@ async def subscribe(
     Args:
         connection: As for :func:`journal.append`; the subscription is there once its transaction commits.
         group: The group, which is made if it is not known.
-        topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
+        topics: Event types, or patterns of them: ``*`` stands for one
             segment, ``**`` for one or more.
         entity_types: Kinds of sources; all where it is left out, or ``ALL_TYPES``.
-        contains: What the payload must contain: a filter of :mod:`projections.interests.filters` without operators.
+        contains: Keys and values that the payload must contain, nested ones too, as PostgreSQL's ``@>`` compares them.
         condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all
             subscriptions that use them: give values that differ in ``params``, and write ``s.params ->> 'name'``.
         params: Values for the condition.
@@ -253,7 +253,11 @@ async def unsubscribe(connection: Any, subscription_id: int) -> bool:
 
 
 def unsubscribe_sync(connection: Any, subscription_id: int) -> bool:
-    """Remove a subscription on a synchronous connection; see :func:`unsubscribe`."""
+    """
+    Remove a subscription on a synchronous connection, as for :func:`journal.append_sync`.
+
+    Arguments, result and errors are those of :func:`unsubscribe`.
+    """
     return bool(fetch_on_sync(connection, _UNSUBSCRIBE, [check_number(subscription_id)])[0][0])
 
 

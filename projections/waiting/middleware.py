@@ -33,14 +33,14 @@ class ReadYourWrites:
     authentication where strangers can reach it.
 
     Args:
-        app: The application.
+        app: The ASGI application that handles the requests.
         database: Where the projections are, or a function that returns it, for an application that connects when it
             starts.
         projections: The name of one, or of several.
-        header: Which header the token is in.
+        header: The name of the header that carries the token.
         timeout: How long a request waits at most.
         stale: Let a request go on whose projections are late.
-        methods: Which requests wait.
+        methods: HTTP methods of the requests that wait; all others go on at once.
         max_waiting: How many requests may wait at a time; further ones are answered with 503.
     """
 

@@ -53,7 +53,7 @@ class WaitTimeout(ProjectionsError, TimeoutError):
     Projections had not handled the events in time; the message says why.
 
     Args:
-        timeout: How long was waited.
+        timeout: The time limit that was given.
         reasons: For each of these projections, what holds it back.
     """
 

@@ -138,7 +138,7 @@ class Deliveries:
         Args:
             which: Those that are listed; None for all of all tenants.
             next: The ``cursor`` of the last delivery on a page, to get the page after it.
-            limit: How many at most, 1 to 1,000.
+            limit: The largest number of deliveries to return, 1 to 1,000.
 
         Raises:
             InvalidValue: The limit is out of range, or the cursor names a delivery that does not exist.
@@ -200,7 +200,7 @@ class Deliveries:
 
         Args:
             tenant: The tenant of the endpoint; None is for administrators.
-            endpoint_id: The endpoint.
+            endpoint_id: The endpoint that did not get the event.
             event_id: The event of the delivery, whatever its outcome; None for all dead letters of the endpoint.
             states: Only if the delivery that is named is in one of these states.
 

@@ -134,7 +134,7 @@ class Endpoints(TenantRows[Endpoint]):
     The endpoints of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
 
     Args:
-        database: Where they are.
+        database: The database that stores the endpoints.
         cipher: How secrets are kept; the same for all processes. By default as they are.
         rules: Which addresses an endpoint may be at.
         allow_http: Let URLs without TLS through, too.
@@ -174,7 +174,7 @@ class Endpoints(TenantRows[Endpoint]):
         Raises:
             NotAllowed: The tenant has as many as it may make.
             InvalidValue: The tenant, the URL, a header, the topics, the filter or the secret cannot be so, or it
-                asks for more than :func:`~projections.webhooks.endpoint_bounds.bounds` allow.
+                asks for more than the limits allow that ``projections webhooks limits`` shows.
         """
         check_tenant(tenant, InvalidEndpoint)
         chosen = generate_secret() if secret is None else _signing(secret)
@@ -225,8 +225,8 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Make an endpoint active, paused or disabled. What is to be delivered stays, and goes on when it is active.
 
-        Only if its state is one of what is expected, such as :data:`ENABLED`, and its version the one that is named;
-        None: whatever it is.
+        Only if its state is one of what is expected, such as ``active`` or ``paused``, and its version the one that
+        is named; None: whatever it is.
 
         Returns:
             The endpoint as this change has written it.

@@ -53,9 +53,10 @@ class FanOut:
     adds nothing. Many sources in a range need no more memory.
 
     Args:
-        entity_type: Of which events; by default of the messages that :func:`send` sends.
-        message: What an event becomes; None: it is not for webhooks. By default :func:`message_of`. It must say the
-            same of an event each time, and may raise: the event's source is parked then.
+        entity_type: The type of the events; by default that of the messages that :func:`send` sends.
+        message: Makes a :class:`Message` out of an event; None: it is not for webhooks. By default its metadata names
+            the tenant, as :func:`send` writes it. It must return the same for an event each time, and may raise: the
+            event's source is parked then.
     """
 
     def __init__(

@@ -102,10 +102,16 @@ async def send(
 
     Args:
         connection: As for :func:`journal.append`.
-        tenant: Whose, 1 to 200 characters.
-        topic: What it is about, such as ``flight.delayed``.
+        tenant: The tenant whose endpoints get it, 1 to 200 characters.
+        topic: The topic that endpoints ask for, such as ``flight.delayed``.
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
-        options: Those of :class:`MessageOptions`.
+        options: ``message_id``: a UUID, or a text that is unique for the tenant; sent again with the same content,
+            nothing happens. ``order_key``: an endpoint that asks for an order gets messages with the same key one after
+            the other; up to 1,000 bytes. ``not_before``: a time with its zone, before which it is not sent.
+            ``endpoint_id``: for this endpoint alone, if its topics and filter let it through. ``eligible_for_retry``:
+            whether it is tried again when it fails (default: True). ``metadata``: labels for filters and for the log,
+            which are not sent. ``traceparent``: the W3C trace context to trace from; by default that of the current
+            span of OpenTelemetry.
 
     Returns:
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.

@@ -118,17 +118,17 @@ class Receiver:
     Receives webhooks, for the length of a block.
 
     Args:
-        secrets: Of the endpoint: ``whsec_…`` or ``whpk_…``, one or several; None: signatures are not checked.
-        host: Where to listen.
-        port: Likewise; 0 for any that is free.
+        secrets: Those of the endpoint: ``whsec_…`` or ``whpk_…``, one or several; None: signatures are not checked.
+        host: The address to listen on.
+        port: The port to listen on; 0 for any that is free.
         fail_rate: The share of messages' sendings that are answered with ``status``: 0 to 1.
         status: What a failure is answered with.
         script: What the first requests are answered with, before chance has its say; see :meth:`fail`.
-        delay: Before each answer.
-        seed: Of chance: the same seed fails the same requests.
-        keep: How many requests :attr:`received` holds, the newest; None: all.
+        delay: The time to wait before each answer.
+        seed: A seed for chance: with the same one the same requests fail.
+        keep: How many of the newest requests to hold in ``received``; None: all.
         on_received: Is told of each request when it has been answered.
-        limits: What connections may cost; None: whatever they do.
+        limits: Bounds of connections; None: no bounds.
 
     Raises:
         InvalidValue: A secret is malformed.

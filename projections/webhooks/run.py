@@ -38,7 +38,7 @@ async def run_webhooks(
     Run webhooks until stopped, together with all processes that do on the same database.
 
     Each makes deliveries of the ranges that it holds, and sends what is due and what is scheduled; one of all cleans
-    up. A process that only sends calls :func:`deliver`.
+    up. A process that only sends is ``projections webhooks deliver --only-send``.
 
     Args:
         database: Where the journal and the endpoints are; the pool holds the ranges and seven connections more.
@@ -46,11 +46,11 @@ async def run_webhooks(
         definitions: A :class:`FanOut` for each entity type whose events are for webhooks, beside the messages of
             :func:`send`, and any other projections.
         ranges: Cut the slices of a fan-out that has never run into so many ranges.
-        cipher: How secrets of endpoints are kept.
-        settings: How to deliver.
-        run_settings: How to run projections.
-        delivery_observer: Is told of attempts.
-        observer: Is told of projections, or several are.
+        cipher: Decrypts the secrets of endpoints, as the one that encrypted them; None: they are not encrypted.
+        settings: Limits and times of deliveries; None: the defaults.
+        run_settings: Limits and times of projections, as for :func:`projections.run`.
+        delivery_observer: Is called with every attempt.
+        observer: Is called with what projections do; several are a list.
         stop: Ends it when set: batches and requests on their way are waited for.
 
     Raises:

@@ -97,8 +97,16 @@ class Schedules(TenantRows[Schedule]):
         """
         Make a schedule. It sends at its first tick from now on, by the database's clock, and never at once.
 
-        The line and its zone are those of a :class:`projections.webhooks.cron.CronLine`, the data is as
-        :func:`projections.webhooks.send` takes it. A tenant that has ``at_most`` already is refused.
+        Args:
+            tenant: The tenant whose endpoints get the messages, 1 to 200 characters.
+            name: The name of the schedule, unique for its tenant.
+            cron: Five fields of cron, such as ``0 9 * * 1-5``.
+            timezone: The time zone that the fields are in, such as ``Europe/Paris``.
+            topic: The topic of the messages.
+            data: The payload of the messages, as :func:`projections.webhooks.send` takes it.
+            endpoint_id: Send to this endpoint alone.
+            missed: What to send after ticks that nobody could send: ``skip`` none, ``one`` or ``all``.
+            at_most: Refuse a tenant that has as many schedules already.
 
         Raises:
             NotAllowed: The tenant has as many as it may make.

@@ -66,7 +66,7 @@ class TenantRows(ABC, Generic[T]):
         Args:
             tenant: The tenant; None is for administrators.
             next: The id of the last one on a page, to get the page after it.
-            limit: How many at most, 1 to 1,000.
+            limit: The largest number of rows to return, 1 to 1,000.
 
         Raises:
             InvalidValue: The limit is out of range.

@@ -243,16 +243,16 @@ def read_history(
     Archive and journal as one DataFrame; Spark reads the files, the data source ``journal`` reads the rest.
 
     Args:
-        spark: Where to read.
+        spark: The session whose executors read.
         archive: The directory, which every executor must see.
         entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         dsn: The journal, without a password; by default PROJECTIONS_DSN, here and on the executors.
-        slices: Of which slices.
+        slices: Events of sources in this range of slices.
         since: Events of this time or later.
         until: Events of this time or earlier.
-        event_types: Only of these types.
-        source_ids: Only of these sources.
-        columns: Which columns, in which order.
+        event_types: Events of these types; none for all.
+        source_ids: Events of these sources; none for all.
+        columns: The columns, in order: what is left out is not read.
         options: More options of the data source, such as ``splits``.
 
     Raises:

@@ -84,7 +84,7 @@ async def rebuild(
         database: The primary. The role must own the tables and may make schemas.
         dsn: The same database, as the tasks reach it.
         definition: A class decorated with :func:`projections.projection`; tasks must be able to import its module.
-        options: What, and how.
+        options: The range of slices, the method and time limits; None: the defaults.
         spark: A ``SparkContext`` that tasks run on; None for processes of this machine.
         progress: Is told how far it is.
 

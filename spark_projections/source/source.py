@@ -43,7 +43,7 @@ WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'id
 
 
 class JournalDataSource(DataSource):
-    """The format ``journal``; :func:`register` makes it known to a session."""
+    """The format ``journal``; :func:`read_journal` and :func:`journal_frame` register it on a session."""
 
     @classmethod
     def name(cls) -> str:
@@ -219,9 +219,9 @@ def read_journal(
     Registers the data source on the session. All queries of a frame see the same events; a new frame sees new ones.
 
     Args:
-        spark: The session.
+        spark: The session whose executors read.
         entity_type: Whose events: one type, several, or ``ALL_TYPES``.
-        slices: Of which slices.
+        slices: Events of sources in this range of slices.
         dsn: A PostgreSQL URL or a libpq keyword string without a password. Default: PROJECTIONS_DSN in the
             environment of the driver and of the executors.
         splits: Tasks that read, at most. Default: two for each core.
@@ -283,7 +283,7 @@ def journal_frame(
     While the block runs the database cannot remove dead rows. Actions after the block fail.
 
     Args:
-        spark: The session.
+        spark: The session whose executors read.
         entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         dsn: As for :func:`read_journal`.
         more: The other arguments of :func:`read_journal`, but ``snapshot``.

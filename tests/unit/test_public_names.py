@@ -61,8 +61,16 @@ PUBLIC = {
 }
 """By package. All else may change without notice: docs/versioning.md."""
 QUESTION = re.compile(
-    r"^\s+\w+: (?:Where|How|Whom|Whose|Who|Which|Which one|What|When|Likewise)\.$", re.MULTILINE
+    r"(?:(?:Of|For|From|In|On|To) )?(?:wh\w+|how|likewise|see there)\b(?:\W+\w+){0,3}\.", re.IGNORECASE
 )
+"""A description that is a question of at most four words, such as "Of which slices." or "What to run."."""
+EMPTY_WORDS = """
+a all an and are as at by each every for from given has have in is it its of on one only or that the their them these
+they this to use used with
+"""
+REFERENCE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):`~?\.?([\w.]+)`")
+OF_ANOTHER = re.compile(r"(?:Args|Arguments)\b[^.]*\b(?:are|as) those of :\w+:`")
+"""What a docstring without a list of arguments says instead."""
 
 
 def named(package: str) -> dict[str, Any]:
@@ -108,14 +116,95 @@ def test_what_a_call_raises_is_imported_from_where_the_call_is(package: str) -> 
 @pytest.mark.parametrize("package", ["journal", "offsets", "projections", "spark_projections"])
 def test_no_argument_is_described_by_a_question_word(package: str) -> None:
     found = [
-        f"{file.relative_to(ROOT)}: {line.strip()}"
+        f"{file.relative_to(ROOT)}: {name}: {text}"
         for file in sorted((ROOT / package).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        for line in QUESTION.findall(ast.get_docstring(node, clean=False) or "")
+        for name, text in arguments_in(ast.get_docstring(node) or "")
+        if re.fullmatch(r"\w+(?: one)?\.", text) and QUESTION.fullmatch(text)
     ]
 
     assert found == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_argument_is_described_by_more_than_its_name(package: str) -> None:
+    found = [
+        f"{where}: {name}: {text}"
+        for where, documented in documented_in(package)
+        for name, text in arguments_in(inspect.getdoc(documented) or "")
+        if QUESTION.fullmatch(text)
+        or not words_of(text) - words_of(name.replace("_", " ")) - words_of(EMPTY_WORDS)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_call_describes_its_arguments(package: str) -> None:
+    found = [
+        f"{where}: {', '.join(missing)}"
+        for where, call in documented_in(package)
+        if inspect.isfunction(call) and not OF_ANOTHER.search(doc := inspect.getdoc(call) or "")
+        if "Args:" in doc or call.__name__.endswith("_sync")
+        if (missing := parameters_of(call) - {name for name, _ in arguments_in(doc)})
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_synchronous_twin_says_what_it_raises(package: str) -> None:
+    found = [
+        where
+        for where, call in documented_in(package)
+        if inspect.isfunction(call) and call.__name__.endswith("_sync")
+        if "Raises:" not in (doc := inspect.getdoc(call) or "") and "errors" not in doc
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_docs_refer_only_to_what_is_public(package: str) -> None:
+    public = {name for home in PUBLIC for name in named(home)} | set(PUBLIC)
+    own = {name for value in named(package).values() if inspect.isclass(value) for name in dir(value)}
+    found = {
+        f"{where} refers to {name}"
+        for where, documented in documented_in(package)
+        for name in REFERENCE.findall(inspect.getdoc(documented) or "")
+        if not of_python(name)
+        and not {name, name.rpartition(".")[2], name.rpartition(".")[0]} & (public | own)
+    } | {
+        f"{where} refers to {name}"
+        for where, documented in documented_in(package)
+        for name in re.findall(r"\boffsets\.\w+", inspect.getdoc(documented) or "")
+    }
+
+    assert found == set()
+
+
+def documented_in(package: str) -> Iterator[tuple[str, Any]]:
+    """The public functions, classes and methods of a package."""
+    for name, value in named(package).items():
+        if inspect.isclass(value):
+            yield name, value
+        yield from ((call.__qualname__, call) for call in calls_of(value))
+
+
+def parameters_of(call: Any) -> set[str]:
+    return {*inspect.signature(call).parameters} - {"self", "cls"}
+
+
+def arguments_in(doc: str) -> list[tuple[str, str]]:
+    """The arguments that a docstring lists, and how it describes each."""
+    listed = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", doc, re.MULTILINE)
+    found = re.findall(r"^ {4}\**(\w+): (.*(?:\n {8}.*)*)", listed[1], re.MULTILINE) if listed else []
+    return [(name, " ".join(text.split())) for name, text in found]
+
+
+def words_of(text: str) -> set[str]:
+    return {word.removesuffix("s") for word in re.findall(r"\w+", text.lower())}
 
 
 def calls_of(value: Any) -> Iterator[Any]:

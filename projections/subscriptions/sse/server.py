@@ -52,8 +52,8 @@ class EventStream:
         subscription: Which events a client gets, from its request; None: there is nothing there (404). What comes from
             the request belongs into ``contains`` or ``params``, never into the text of a condition. May be async.
         authorize: Who may: None, or the status of the refusal, 401 or 403. May be async. By default everybody may.
-        client: Whose clients are counted together; by default those of an address.
-        render: What an event becomes.
+        client: Returns a key for a request; clients with the same key share one limit. By default their address.
+        render: Makes the text that is sent out of an event; by default JSON.
         settings: Limits and times.
     """
 

@@ -54,8 +54,8 @@ class TokenAuth:
     Knows callers by ``Authorization: Bearer TOKEN``.
 
     Args:
-        admin_token: Of administrators.
-        tenant_tokens: A token for each tenant.
+        admin_token: The token by which administrators authenticate; None: there are none.
+        tenant_tokens: By tenant, the token by which it authenticates.
         signing_keys: What :meth:`issue` signs with, the first, and has signed with, the others: 32 random bytes or more
             each.
 
