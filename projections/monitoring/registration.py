@@ -7,23 +7,26 @@ Each entry point names a :class:`Monitored`. Nothing here needs an extra: a snap
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from journal import NUMBER_OF_SLICES, Database, ProjectionsError, Session, SliceRange
-
-T = TypeVar("T")
 
 Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Whatever PostgreSQL can hold."""
 Ranges: TypeAlias = Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
 """Into how many ranges slices can be cut."""
-Gauges: TypeAlias = Mapping[str, tuple[str, Callable[[T], float]]]
-"""By the end of its name, what a gauge says, and its value."""
+Action: TypeAlias = Callable[..., Awaitable[str]]
+"""What a button of the page does: takes the database, and what the page sends under the names and types of its other
+parameters; returns what is said then."""
+Gauges: TypeAlias = Mapping[str, tuple[str, str | Callable[[Any], float]]]
+"""By the ends of the names of gauges, what they say, and the attribute that has the value, or what computes it."""
 
 
 class Place(NamedTuple):
@@ -49,31 +52,21 @@ class Measure(NamedTuple):
     """Whether it is a counter; else it is a gauge."""
 
 
-class Observed(Protocol):
-    """What a look at the database has seen of something that is monitored."""
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a look at the database has seen of something that is monitored; override what there is to tell."""
 
     def metrics(self) -> Iterable[Measure]:
         """What Prometheus is told."""
+        return ()
 
     def lags(self) -> Mapping[Place, timedelta]:
         """The lag of each range that ``/lagz`` checks."""
+        return {}
 
-    async def page(self, database: Database) -> Mapping[str, Any]:
-        """What the monitor's page is sent beside the projections, by its names in JSON; more may be asked for it."""
-
-
-class Form(BaseModel):
-    """What a button of the page sends."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class PageAction(NamedTuple):
-    """What a button of the page does."""
-
-    form: type[Form]
-    follow: Callable[[Database, Any], Awaitable[str]]
-    """Does it; returns what is said then. Raises a ProjectionsError."""
+    async def page(self, database: Database) -> Mapping[str, Any]:  # noqa: ARG002 - others ask it for more
+        """What the page is sent beside the projections, by its names in JSON."""
+        return {}
 
 
 class ActionRefused(ProjectionsError):
@@ -81,10 +74,10 @@ class ActionRefused(ProjectionsError):
 
 
 class Monitored(NamedTuple):
-    """What is monitored."""
+    """What a package registers to be monitored."""
 
     look: Callable[[Session], Awaitable[Observed]]
-    actions: Mapping[str, PageAction] = {}
+    actions: Mapping[str, Action] = {}
     """By the names that the page calls them by."""
     statuses: Mapping[type[ProjectionsError], int] = {}
     """What HTTP calls the errors of the actions; 503 where it is not said."""
@@ -97,9 +90,10 @@ def registered() -> Sequence[Monitored]:
 
 
 def gauges(
-    prefix: str, which: Gauges[T], things: Sequence[tuple[Sequence[str], T]], labels: Sequence[str] = ()
+    prefix: str, which: Gauges, things: Sequence[tuple[Sequence[str], object]], labels: Sequence[str] = ()
 ) -> Iterator[Measure]:
     """A measure for each gauge, with a sample for each thing, which comes with the values of its labels."""
     for name, (documentation, value) in which.items():
-        samples = [(values, value(thing)) for values, thing in things]
+        get = attrgetter(value) if isinstance(value, str) else value
+        samples = [(values, get(thing)) for values, thing in things]
         yield Measure(f"{prefix}_{name}", documentation, samples, labels)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from math import nan
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
 from journal import Database, Session
 from projections.monitoring.registration import (
     ActionRefused,
-    Form,
     Gauges,
     Measure,
     Monitored,
-    PageAction,
+    Observed,
     Place,
     Ranges,
     Text,
     gauges,
-)
+)  # fmt: skip
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
 from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
 from projections.subscriptions.errors import NotDead, UnknownGroup
@@ -36,43 +36,37 @@ from projections.subscriptions.stopped_conditions import (
 
 __all__ = ["MONITORED"]
 
-_GAUGES: Gauges[GroupLag] = {
+_GAUGES: Gauges = {
     "lag_seconds": (
         "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
-        lambda group: group.lag,
+        "lag",
     ),
-    "backlog_matches": ("Matches that are not read.", lambda group: group.backlog),
-    "unmatched_events": (
-        "Events that may be for the group, and are still to be matched.",
-        lambda group: group.unmatched,
-    ),
+    "backlog_matches": ("Matches that are not read.", "backlog"),
+    "unmatched_events": ("Events that may be for the group, and are still to be matched.", "unmatched"),
     "catching_up_subscriptions": (
-        "Subscriptions that catch up with the past.",
-        lambda group: len(group.catching_up),
+        "Subscriptions that catch up with the past.", lambda group: len(group.catching_up),
     ),
     "catching_up_events": (
-        "Events of the past that these have looked at.",
-        lambda group: sum(one.events for one in group.catching_up),
+        "Events of the past that these have looked at.", lambda group: sum(one.events for one in group.catching_up),
     ),
     "catching_up_remaining_seconds": (
         "How long they still take at the speed until now; 0 when there is none, NaN when nothing says so yet.",
         lambda group: nan if group.remaining is None else group.remaining,
     ),
     "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
-    "ranges_without_reader": (
-        "Ranges that no reader that is alive holds.",
-        lambda group: group.without_reader,
-    ),
-    "retries": ("Batches that failed and are to be handled again.", lambda group: group.retries),
-    "dead_letters": ("Batches that wait for somebody to decide.", lambda group: group.dead),
+    "ranges_without_reader": ("Ranges that no reader that is alive holds.", "without_reader"),
+    "retries": ("Batches that failed and are to be handled again.", "retries"),
+    "dead_letters": ("Batches that wait for somebody to decide.", "dead"),
     "handlers_missing": (
-        "Handlers that no consumer has, though matches wait for them.",
-        lambda group: len(group.missing),
+        "Handlers that no consumer has, though matches wait for them.", lambda group: len(group.missing),
     ),
-}
+}  # fmt: skip
+_RetryId: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
+_ConditionId: TypeAlias = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class _Groups(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Groups(Observed):
     """Groups of consumers, and what holds them up."""
 
     groups: list[GroupLag]
@@ -150,53 +144,34 @@ def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
     return {"id": one.condition_id, **values, "groups": one.groups[:LISTED]}
 
 
-class _Rescale(Form):
-    group: Text
-    ranges: Ranges
-
-
-class _DeadLetter(Form):
-    group: Text
-    retry_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
-
-
-class _Condition(Form):
-    condition_id: Annotated[int, Field(ge=1, le=2**31 - 1)]
-
-
-async def _rescale(database: Database, form: _Rescale) -> str:
+async def _rescale(database: Database, group: Text, ranges: Ranges) -> str:
     async with database.transaction() as session:
-        await rescale_group(session, form.group, form.ranges)
-    return f"{form.group} is cut into {form.ranges} {'range' if form.ranges == 1 else 'ranges'}"
+        await rescale_group(session, group, ranges)
+    return f"{group} is cut into {ranges} {'range' if ranges == 1 else 'ranges'}"
 
 
-async def _retry(database: Database, form: _DeadLetter) -> str:
+async def _retry(database: Database, group: Text, retry_id: _RetryId) -> str:
     async with database.transaction() as session:
-        await DeadBatches(session).retry(form.group, form.retry_id)
-    return f"batch {form.retry_id} of {form.group} is handled again"
+        await DeadBatches(session).retry(group, retry_id)
+    return f"batch {retry_id} of {group} is handled again"
 
 
-async def _drop(database: Database, form: _DeadLetter) -> str:
+async def _drop(database: Database, group: Text, retry_id: _RetryId) -> str:
     async with database.transaction() as session:
-        await DeadBatches(session).drop(form.group, form.retry_id)
-    return f"batch {form.retry_id} of {form.group} is dropped"
+        await DeadBatches(session).drop(group, retry_id)
+    return f"batch {retry_id} of {group} is dropped"
 
 
-async def _release(database: Database, form: _Condition) -> str:
+async def _release(database: Database, condition_id: _ConditionId) -> str:
     async with database.transaction() as session:
-        released = await release_condition(session, form.condition_id)
+        released = await release_condition(session, condition_id)
     if not released:
-        raise ActionRefused(f"condition {form.condition_id} is not stopped any more")
-    return f"condition {form.condition_id} is asked again"
+        raise ActionRefused(f"condition {condition_id} is not stopped any more")
+    return f"condition {condition_id} is asked again"
 
 
 MONITORED = Monitored(
     _look,
-    {
-        "rescale-group": PageAction(_Rescale, _rescale),
-        "retry-batch": PageAction(_DeadLetter, _retry),
-        "drop-batch": PageAction(_DeadLetter, _drop),
-        "release": PageAction(_Condition, _release),
-    },
+    {"rescale-group": _rescale, "retry-batch": _retry, "drop-batch": _drop, "release": _release},
     {UnknownGroup: 404, NotDead: 409},
 )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import timedelta
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from journal import Database, Session
 from projections.monitoring.registration import (
+    Action,
     ActionRefused,
-    Form,
     Gauges,
     Measure,
     Monitored,
-    PageAction,
-    Place,
+    Observed,
     Text,
     gauges,
-)
+)  # fmt: skip
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
 from projections.webhooks.deliveries import Deliveries, Delivery
 from projections.webhooks.endpoints import Endpoints, EndpointState
@@ -28,32 +27,26 @@ __all__ = ["MONITORED"]
 
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
-_GAUGES: Gauges[WebhookTotals] = {
-    "failing_endpoints": (
-        "Active endpoints with something to send whose last attempts failed.",
-        lambda totals: totals.failing,
-    ),
+_GAUGES: Gauges = {
+    "failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
     "failing_seconds": (
-        "For how long the attempts at one of these have failed; 0 when there is none.",
-        lambda totals: totals.failing_for,
+        "For how long the attempts at one of these have failed; 0 when there is none.", "failing_for",
     ),
     "lag_seconds": (
-        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.",
-        lambda totals: totals.lag,
+        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.", "lag",
     ),
     "overdue_seconds": (
-        "How long a delivery has been due that nothing holds back; 0 when there is none.",
-        lambda totals: totals.overdue,
+        "How long a delivery has been due that nothing holds back; 0 when there is none.", "overdue",
     ),
     "ticks_lag_seconds": (
-        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.",
-        lambda totals: totals.ticks_lag,
+        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.", "ticks_lag",
     ),
-}
+}  # fmt: skip
 
 
-class _Webhooks(NamedTuple):
-    """All endpoints together."""
+@dataclass(frozen=True, slots=True)
+class _Webhooks(Observed):
+    """All endpoints together: how late they are is for metrics, they have no ranges."""
 
     totals: WebhookTotals
 
@@ -74,21 +67,14 @@ class _Webhooks(NamedTuple):
             counts=True,
         )
 
-    def lags(self) -> dict[Place, timedelta]:
-        """Endpoints have no ranges: how late they are is for metrics."""
-        return {}
-
     async def page(self, database: Database) -> dict[str, Any]:
-        stats: list[EndpointStats] = []
+        stats: Sequence[EndpointStats] = ()
+        dead: Sequence[Delivery] = ()
         if self.totals.endpoints:
             async with database.session() as session:
                 stats = await endpoint_stats(session, sample=_SAMPLE, most=LISTED)
-        given_up = [one.endpoint_id for one in stats if one.dead]
-        dead = (
-            await Deliveries(database).newest_dead(given_up, each=DEAD_LISTED, limit=LISTED)
-            if given_up
-            else ()
-        )
+        if given_up := [one.endpoint_id for one in stats if one.dead]:
+            dead = await Deliveries(database).newest_dead(given_up, each=DEAD_LISTED, limit=LISTED)
         return {
             "webhooks": self.totals._asdict(),
             "endpoints": [_endpoint(one) for one in stats],
@@ -114,65 +100,49 @@ def _endpoint(one: EndpointStats) -> dict[str, Any]:
 
 def _dead_delivery(one: Delivery) -> dict[str, Any]:
     ids = {"id": one.delivery_id, "endpoint": one.endpoint_id, "event": one.event_id}
-    return {
-        **ids,
-        **shown(one, "topic attempts"),
-        "code": one.last_code,
-        "died_at": seconds(one.finished_at),
-    }
+    died = {"code": one.last_code, "died_at": seconds(one.finished_at)}
+    return {**ids, **shown(one, "topic attempts"), **died}
 
 
-class _Endpoint(Form):
-    endpoint: Text
-
-
-class _DeadDelivery(_Endpoint):
-    event_id: Text
-
-
-def _from(
-    before: EndpointState, after: EndpointState, reason: str | None, said: str
-) -> Callable[[Database, _Endpoint], Awaitable[str]]:
+def _from(before: EndpointState, after: EndpointState, reason: str | None, said: str) -> Action:
     """A change of an endpoint's state, from that which was shown."""
 
-    async def change(database: Database, form: _Endpoint) -> str:
-        await Endpoints(database).set_state(None, form.endpoint, after, reason, expected=[before])
-        return f"{form.endpoint} {said}"
+    async def change(database: Database, endpoint: Text) -> str:
+        await Endpoints(database).set_state(None, endpoint, after, reason, expected=[before])
+        return f"{endpoint} {said}"
 
     return change
 
 
-async def _retry(database: Database, form: _DeadDelivery) -> str:
-    await Deliveries(database).retry(None, form.endpoint, form.event_id, states=["dead"])
-    return f"{form.event_id} is sent again"
+async def _retry(database: Database, endpoint: Text, event_id: Text) -> str:
+    await Deliveries(database).retry(None, endpoint, event_id, states=["dead"])
+    return f"{event_id} is sent again"
 
 
-async def _drop(database: Database, form: _DeadDelivery) -> str:
-    await Deliveries(database).drop(None, form.endpoint, form.event_id, states=["dead"])
-    return f"{form.event_id} is dropped"
+async def _drop(database: Database, endpoint: Text, event_id: Text) -> str:
+    await Deliveries(database).drop(None, endpoint, event_id, states=["dead"])
+    return f"{event_id} is dropped"
 
 
-async def _retry_all(database: Database, form: _Endpoint) -> str:
-    retried = await Deliveries(database).retry(None, form.endpoint)
+async def _retry_all(database: Database, endpoint: Text) -> str:
+    retried = await Deliveries(database).retry(None, endpoint)
     if not retried:
         raise ActionRefused(
-            f"none is sent again: {form.endpoint} has no dead letter whose payload is kept, or is disabled"
+            f"none is sent again: {endpoint} has no dead letter whose payload is kept, or is disabled"
         )
     what = "1 delivery is" if retried == 1 else f"{retried} deliveries are"
-    return f"{what} sent again to {form.endpoint}"
+    return f"{what} sent again to {endpoint}"
 
 
 MONITORED = Monitored(
     _look,
     {
-        "pause-endpoint": PageAction(
-            _Endpoint, _from("active", "paused", "paused at the monitor", "is paused")
-        ),
-        "resume-endpoint": PageAction(_Endpoint, _from("paused", "active", None, "goes on")),
-        "enable-endpoint": PageAction(_Endpoint, _from("disabled", "active", None, "is enabled")),
-        "retry-delivery": PageAction(_DeadDelivery, _retry),
-        "drop-delivery": PageAction(_DeadDelivery, _drop),
-        "retry-endpoint": PageAction(_Endpoint, _retry_all),
+        "pause-endpoint": _from("active", "paused", "paused at the monitor", "is paused"),
+        "resume-endpoint": _from("paused", "active", None, "goes on"),
+        "enable-endpoint": _from("disabled", "active", None, "is enabled"),
+        "retry-delivery": _retry,
+        "drop-delivery": _drop,
+        "retry-endpoint": _retry_all,
     },
     {NotFound: 409, NotAllowed: 409},  # it is removed, or somebody has decided about it meanwhile
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, cast, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 import offsets
 from journal import Database, MissingPrivilege, ProjectionsError, hide_password
-from projections.monitoring.registration import ActionRefused, Form, PageAction, Ranges, Text, registered
+from projections.monitoring.registration import Action, ActionRefused, Ranges, Text, registered
 from projections.monitoring.web.csrf import CrossSite
 
 __all__ = ["Actions"]
@@ -20,58 +20,41 @@ _MAX_BODY = 8 * 1024
 """Bytes: a form has a few names."""
 
 
-class _Projection(Form):
-    projection: Text
-
-
-class _Rescale(_Projection):
-    ranges: Ranges
-
-
-class _Decide(_Projection):
-    source_id: Text
-    seq_nr: int
-    """Of the event that was shown: if the source waits at another one by now, nothing is decided."""
-
-
-async def _pause(database: Database, form: _Projection) -> str:
+async def _pause(database: Database, projection: Text) -> str:
     async with database.transaction() as session:
-        await offsets.set_paused(session, form.projection, paused=True)
-    return f"{form.projection} is paused after the current batches"
+        await offsets.set_paused(session, projection, paused=True)
+    return f"{projection} is paused after the current batches"
 
 
-async def _resume(database: Database, form: _Projection) -> str:
+async def _resume(database: Database, projection: Text) -> str:
     async with database.transaction() as session:
-        await offsets.set_paused(session, form.projection, paused=False)
-    return f"{form.projection} goes on"
+        await offsets.set_paused(session, projection, paused=False)
+    return f"{projection} goes on"
 
 
-async def _rescale(database: Database, form: _Rescale) -> str:
+async def _rescale(database: Database, projection: Text, ranges: Ranges) -> str:
     async with database.session() as session:
-        await offsets.rescale(session, form.projection, form.ranges)
-    return f"{form.projection} is cut into {form.ranges} {'range' if form.ranges == 1 else 'ranges'}"
+        await offsets.rescale(session, projection, ranges)
+    return f"{projection} is cut into {ranges} {'range' if ranges == 1 else 'ranges'}"
 
 
-async def _retry(database: Database, form: _Decide) -> str:
+# With the event that was shown: if the source waits at another one by now, nothing is decided.
+async def _retry(database: Database, projection: Text, source_id: Text, seq_nr: int) -> str:
     async with database.transaction() as session:
-        await offsets.ParkedSources(session).retry(form.projection, form.source_id, seq_nr=form.seq_nr)
-    return f"{form.source_id} is tried again"
+        await offsets.ParkedSources(session).retry(projection, source_id, seq_nr=seq_nr)
+    return f"{source_id} is tried again"
 
 
-async def _drop(database: Database, form: _Decide) -> str:
+async def _drop(database: Database, projection: Text, source_id: Text, seq_nr: int) -> str:
     async with database.transaction() as session:
-        await offsets.ParkedSources(session).drop(form.projection, form.source_id, seq_nr=form.seq_nr)
-    return f"{form.source_id} goes on after event {form.seq_nr}"
+        await offsets.ParkedSources(session).drop(projection, source_id, seq_nr=seq_nr)
+    return f"{source_id} goes on after event {seq_nr}"
 
 
-_ACTIONS = {
-    "pause": PageAction(_Projection, _pause),
-    "resume": PageAction(_Projection, _resume),
-    "rescale": PageAction(_Rescale, _rescale),
-    "retry": PageAction(_Decide, _retry),
-    "drop": PageAction(_Decide, _drop),
-}
-_STATUSES: Mapping[type[ProjectionsError], int] = {
+_ACTIONS: dict[str, Action] = {
+    "pause": _pause, "resume": _resume, "rescale": _rescale, "retry": _retry, "drop": _drop,
+}  # fmt: skip
+_STATUSES: dict[type[ProjectionsError], int] = {
     offsets.UnknownProjection: 404,
     offsets.NotParked: 409,
     ActionRefused: 409,
@@ -91,17 +74,19 @@ class Actions:
     def __init__(self, database: Database, cross_site: CrossSite) -> None:
         self._database = database
         self._cross_site = cross_site
-        self._actions, self._statuses = dict(_ACTIONS), dict(_STATUSES)
+        self._actions, self._statuses = {**_ACTIONS}, {**_STATUSES}
         for other in registered():
-            self._actions.update(other.actions)
-            self._statuses.update(other.statuses)
+            self._actions |= other.actions
+            self._statuses |= other.statuses
+        self._forms = {name: _form_of(action) for name, action in self._actions.items()}
 
     async def follow(self, request: Request) -> Response:
         """Do what is asked; the answer says what was done, or why not."""
         try:
             self._cross_site.check(request)
-            form, follow = self._found(request.path_params["action"])
-            said = await follow(self._database, form.model_validate_json(await _body(request)))
+            name = self._known(request.path_params["action"])
+            form = self._forms[name].model_validate_json(await _body(request))
+            said = await self._actions[name](self._database, **dict(form))
         except HTTPException as refused:
             return _failed(refused.status_code, refused.detail)
         except ValidationError as error:
@@ -111,16 +96,21 @@ class Actions:
             return _failed(self._status(error), hide_password(str(error)))
         return JSONResponse({"done": said})
 
-    def _found(self, name: str) -> PageAction:
-        try:
-            return self._actions[name]
-        except KeyError:
-            raise HTTPException(
-                404, f"there is no action {name!r}; those there are: {', '.join(self._actions)}"
-            ) from None
+    def _known(self, name: str) -> str:
+        if name not in self._actions:
+            there = ", ".join(self._actions)
+            raise HTTPException(404, f"there is no action {name!r}; those there are: {there}")
+        return name
 
     def _status(self, error: ProjectionsError) -> int:
         return next((status for kind, status in self._statuses.items() if isinstance(error, kind)), 503)
+
+
+def _form_of(action: Action) -> type[BaseModel]:
+    """What the page sends for an action: all that it takes beside the database, and nothing else."""
+    fields = {name: (kind, ...) for name, kind in get_type_hints(action, include_extras=True).items()}
+    del fields["database"], fields["return"]
+    return create_model("Form", __config__=ConfigDict(strict=True, extra="forbid"), **cast("Any", fields))
 
 
 async def _body(request: Request) -> bytes:
