@@ -7,25 +7,30 @@ endpoints or texts: their number is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from platform import python_version
+from typing import Any, cast
 
 from journal import BEGINNING
 from projections.extras import from_extra
-from projections.monitoring.lag import RangeLag, State
-from projections.monitoring.registration import Measure
+from projections.monitoring.lag import ProjectionLag, RangeLag, State
+from projections.monitoring.measures import RANGE_LABELS, Durations, Gauges, Measure, gauges, single
 from projections.monitoring.snapshot import Snapshot
 
 with from_extra("monitor"):
     from prometheus_client import Metric
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        InfoMetricFamily,
+    )
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 
-RANGE_LABELS = ("projection", "range")
-_PROJECTION_LABEL = ("projection",)
+_FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
 
 
 def write_metrics(
@@ -62,7 +67,12 @@ def build_info() -> Metric:
 
 def database_up(*, up: bool) -> Metric:
     """Whether the database answers: where it does not, everything that it tells is left out."""
-    return GaugeMetricFamily("projections_database_up", "Whether the database answers, 1 or 0.", float(up))
+    return _family(single("database_up", "Whether the database answers, 1 or 0.", float(up)))
+
+
+def families(measures: Iterable[Measure]) -> list[Metric]:
+    """Measures as Prometheus has them."""
+    return [_family(one) for one in measures]
 
 
 def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
@@ -70,86 +80,74 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
     ranges = [(one.name, part) for one in snapshot.projections for part in one.ranges]
     return [
         *range_metrics(snapshot.at, ranges),
-        *_of_projections(snapshot),
-        *_of_writers(snapshot),
-        *(_family(measure) for other in snapshot.others for measure in other.metrics()),
+        *families(_of_projections(snapshot)),
+        *families(_of_writers(snapshot)),
+        *families(one for other in snapshot.others for one in other.metrics()),
     ]
 
 
 def range_metrics(at: datetime, ranges: Iterable[tuple[str, RangeLag]]) -> Iterable[Metric]:
     """What the database tells of ranges."""
-    lag = _gauge(
-        "projections_lag_seconds", "Age of the oldest event that is not handled; 0 when there is none."
-    )
-    backlog = _gauge("projections_backlog_events", "Events that are not handled.")
-    horizon = _gauge(
-        "projections_horizon_age_seconds", "Time since the settled horizon; none before the first event."
-    )
-    parked = _gauge("projections_parked_sources", "Sources that wait for somebody to decide.")
-    state = _gauge(
-        "projections_range_state", "Whether a range is in a state, 1 or 0.", (*RANGE_LABELS, "state")
-    )
-    for name, part in ranges:
-        labels = [name, str(part.slices)]
-        lag.add_metric(labels, part.lag)
-        backlog.add_metric(labels, part.backlog)
-        parked.add_metric(labels, part.parked)
-        if part.horizon > BEGINNING:
-            horizon.add_metric(labels, max((at - part.horizon).total_seconds(), 0.0))
-        for one in State:
-            state.add_metric([*labels, one.value], float(part.state is one))
-    return [lag, backlog, horizon, parked, state]
+    return families(_of_ranges(at, [([name, str(part.slices)], part) for name, part in ranges]))
 
 
-def _of_projections(snapshot: Snapshot) -> Iterator[Metric]:
+def _of_ranges(at: datetime, ranges: Sequence[tuple[Sequence[str], RangeLag]]) -> Iterator[Measure]:
+    def horizon_age(part: RangeLag) -> float | None:
+        return max((at - part.horizon).total_seconds(), 0.0) if part.horizon > BEGINNING else None
+
+    of_each: Gauges = {
+        "lag_seconds": ("Age of the oldest event that is not handled; 0 when there is none.", "lag"),
+        "backlog_events": ("Events that are not handled.", "backlog"),
+        "horizon_age_seconds": ("Time since the settled horizon; none before the first event.", horizon_age),
+        "parked_sources": ("Sources that wait for somebody to decide.", "parked"),
+    }
+    yield from gauges(of_each, ranges, RANGE_LABELS)
+    states = [([*labels, one.value], float(part.state is one)) for labels, part in ranges for one in State]
+    yield Measure("range_state", "Whether a range is in a state, 1 or 0.", states, (*RANGE_LABELS, "state"))
+
+
+def _of_projections(snapshot: Snapshot) -> Iterator[Measure]:
+    def workers(one: ProjectionLag) -> int:
+        return sum(worker.alive and one.name in worker.projections for worker in snapshot.workers)
+
+    def waiting(one: ProjectionLag) -> float:
+        return max((snapshot.at - (one.parked_since or snapshot.at)).total_seconds(), 0.0)
+
+    found, labels = [([one.name], one) for one in snapshot.projections], ["projection"]
     # By projection: a cut of the ranges moves the counts of one to another, and a counter must not fall.
-    handled = CounterMetricFamily(
-        "projections_handled_events",
-        "Events handled since the projection was made, by all workers.",
-        labels=_PROJECTION_LABEL,
-    )
-    paused = _gauge("projections_paused", "Whether the projection is paused, 1 or 0.", _PROJECTION_LABEL)
-    workers = _gauge(
-        "projections_workers", "Workers that are alive and run the projection.", _PROJECTION_LABEL
-    )
-    waiting = _gauge(
-        "projections_oldest_parked_age_seconds",
-        "Time since the source that has waited longest was parked; 0 when none waits.",
-        _PROJECTION_LABEL,
-    )
-    for one in snapshot.projections:
-        handled.add_metric([one.name], one.handled)
-        paused.add_metric([one.name], float(one.paused))
-        alive = [worker for worker in snapshot.workers if worker.alive and one.name in worker.projections]
-        workers.add_metric([one.name], len(alive))
-        since = one.parked_since or snapshot.at
-        waiting.add_metric([one.name], max((snapshot.at - since).total_seconds(), 0.0))
-    yield from (handled, paused, workers, waiting)
+    yield Measure(
+        "handled_events", "Events handled since the projection was made, by all workers.",
+        [(names, one.handled) for names, one in found], labels, "counter",
+    )  # fmt: skip
+    of_each: Gauges = {
+        "paused": ("Whether the projection is paused, 1 or 0.", "paused"),
+        "workers": ("Workers that are alive and run the projection.", workers),
+        "oldest_parked_age_seconds": (
+            "Time since the source that has waited longest was parked; 0 when none waits.", waiting,
+        ),
+    }  # fmt: skip
+    yield from gauges(of_each, found, labels)
 
 
-def _of_writers(snapshot: Snapshot) -> Iterator[Metric]:
+def _of_writers(snapshot: Snapshot) -> Iterator[Measure]:
     # Who it is would be a label of any number of values: `projections status` names pid and application.
     ages = [writer.age for writer in snapshot.writers]
-    yield GaugeMetricFamily(
-        "projections_open_writers", "Transactions that have appended and not ended.", float(len(ages))
-    )
-    yield GaugeMetricFamily(
-        "projections_oldest_open_writer_age_seconds",
+    yield single("open_writers", "Transactions that have appended and not ended.", len(ages))
+    yield single(
+        "oldest_open_writer_age_seconds",
         "Age of the oldest of them, which holds the horizon back; 0 when there is none.",
         max(ages, default=0.0),
     )
 
 
-def _family(measure: Measure) -> Metric:
-    family = CounterMetricFamily if measure.counts else GaugeMetricFamily
-    made = family(f"projections_{measure.name}", measure.documentation, labels=measure.labels)
-    for labels, value in measure.samples:
-        made.add_metric(labels, value)
-    return made
-
-
-def _gauge(name: str, documentation: str, labels: Iterable[str] = RANGE_LABELS) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, documentation, labels=tuple(labels))
+def _family(one: Measure) -> Metric:
+    made: Any = _FAMILIES[one.kind](f"projections_{one.name}", one.documentation, labels=one.labels)
+    for labels, value in one.samples:
+        if isinstance(value, Durations):
+            made.add_metric(labels, list(value.cumulated()), value.total)
+        else:
+            made.add_metric(labels, float(value))
+    return cast("Metric", made)
 
 
 class _Collected(Collector):

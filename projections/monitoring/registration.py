@@ -6,17 +6,17 @@ Each entry point names a :class:`Monitored`. Nothing here needs an extra: a snap
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from importlib.metadata import entry_points
-from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from journal import NUMBER_OF_SLICES, Database, ProjectionsError, Session, SliceRange
+from projections.monitoring.measures import Measure
 
 Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Whatever PostgreSQL can hold."""
@@ -25,8 +25,6 @@ Ranges: TypeAlias = Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
 Action: TypeAlias = Callable[..., Awaitable[str]]
 """What a button of the page does: takes the database, and what the page sends under the names and types of its other
 parameters; returns what is said then."""
-Gauges: TypeAlias = Mapping[str, tuple[str, str | Callable[[Any], float]]]
-"""By the ends of the names of gauges, what they say, and the attribute that has the value, or what computes it."""
 
 
 class Place(NamedTuple):
@@ -37,19 +35,6 @@ class Place(NamedTuple):
     name: str
     """Its name."""
     slices: SliceRange
-
-
-class Measure(NamedTuple):
-    """A metric of what was seen. Labels are names and states, never sources, subscriptions, endpoints or texts."""
-
-    name: str
-    """Without the ``projections_`` that all begin with."""
-    documentation: str
-    samples: Sequence[tuple[Sequence[str], float]]
-    """Each with the values of its labels."""
-    labels: Sequence[str] = ()
-    counts: bool = False
-    """Whether it is a counter; else it is a gauge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +72,3 @@ class Monitored(NamedTuple):
 def registered() -> Sequence[Monitored]:
     """All that is registered, in the order of the names of the entry points."""
     return [point.load() for point in sorted(entry_points(group="projections.monitoring"))]
-
-
-def gauges(
-    prefix: str, which: Gauges, things: Sequence[tuple[Sequence[str], object]], labels: Sequence[str] = ()
-) -> Iterator[Measure]:
-    """A measure for each gauge, with a sample for each thing, which comes with the values of its labels."""
-    for name, (documentation, value) in which.items():
-        get = attrgetter(value) if isinstance(value, str) else value
-        samples = [(values, get(thing)) for values, thing in things]
-        yield Measure(f"{prefix}_{name}", documentation, samples, labels)

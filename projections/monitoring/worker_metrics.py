@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -18,15 +17,13 @@ from typing import NamedTuple
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
 from projections.monitoring.lag import RangeLag
-from projections.monitoring.metrics import RANGE_LABELS, build_info
+from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, single
+from projections.monitoring.metrics import build_info, families
 from projections.monitoring.snapshot import Snapshot
 from projections.running.observer import Pulse, StatusObserver
 
 with from_extra("monitor"):
     from prometheus_client import Metric, ProcessCollector
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class _Phase(Enum):
@@ -47,33 +44,6 @@ class _Counts:
     skipped: int = 0
     parked: int = 0
     restarts: int = 0
-
-
-class Durations:
-    """
-    A histogram of seconds.
-
-    Args:
-        bounds: Upper bounds of its buckets, ascending; one without a bound is added.
-    """
-
-    def __init__(self, bounds: Sequence[float] = _SECONDS) -> None:
-        self._bounds = bounds
-        self._buckets = [0] * (len(bounds) + 1)
-        self.total = 0.0
-        """The sum of all."""
-
-    def observe(self, seconds: float) -> None:
-        """Take one in."""
-        self._buckets[bisect_left(self._bounds, seconds)] += 1
-        self.total += seconds
-
-    def cumulated(self) -> Iterator[tuple[str, float]]:
-        """Each bound with how many are not above it, as Prometheus wants them."""
-        count = 0
-        for bound, number in zip((*map(str, self._bounds), "+Inf"), self._buckets, strict=True):
-            count += number
-            yield bound, count
 
 
 @dataclass(slots=True)
@@ -208,62 +178,49 @@ class WorkerMetrics(StatusObserver):
                 for slices, counts in projection.ranges.items()
                 if counts.phase is not _Phase.ENDED
             }
-        return [
-            build_info(),
-            *self._of_process(),
-            *self._of_projections(),
-            *self._of_ranges(),
-            *self._system.collect(),
-        ]
+        measures = [*self._of_process(), *self._of_projections(), *self._of_ranges()]
+        return [build_info(), *families(measures), *self._system.collect()]
 
-    def _of_process(self) -> Iterator[Metric]:
+    def _of_process(self) -> Iterator[Measure]:
         if self._pulse is None:
             return
-        yield GaugeMetricFamily(
-            "projections_worker_heartbeat_age_seconds",
+        yield single(
+            "worker_heartbeat_age_seconds",
             "Time since the last heartbeat that the database answered.",
             _age(self._pulse),
         )
-        yield GaugeMetricFamily(
-            "projections_worker_lease_seconds",
+        yield single(
+            "worker_lease_seconds",
             "How long this worker keeps its ranges without a heartbeat.",
             self._pulse.lease.total_seconds(),
         )
-        yield CounterMetricFamily(
-            "projections_worker_event_loop_blocks",
+        yield single(
+            "worker_event_loop_blocks",
             "Times that a handler has held the event loop for too long, as of the last heartbeat.",
             self._pulse.blocked,
+            "counter",
         )
 
-    def _of_projections(self) -> list[Metric]:
-        held = GaugeMetricFamily(
-            "projections_worker_ranges", "Ranges that this worker holds.", labels=["projection"]
-        )
-        take_overs = CounterMetricFamily(
-            "projections_worker_take_overs",
-            "Ranges taken over from workers that died.",
-            labels=["projection"],
-        )
-        durations = HistogramMetricFamily(
-            "projections_worker_batch_duration_seconds",
-            "Time from calling the handlers of a batch to its commit, or to its failure.",
-            labels=["projection"],
-        )
-        for name, projection in sorted(self._projections.items()):
-            held.add_metric([name], len(projection.ranges))
-            take_overs.add_metric([name], projection.take_overs)
-            durations.add_metric([name], list(projection.durations.cumulated()), projection.durations.total)
-        return [held, take_overs, durations]
+    def _of_projections(self) -> Iterator[Measure]:
+        found, labels = [([name], one) for name, one in sorted(self._projections.items())], ["projection"]
+        held = [(names, len(one.ranges)) for names, one in found]
+        yield Measure("worker_ranges", "Ranges that this worker holds.", held, labels)
+        take_overs = [(names, one.take_overs) for names, one in found]
+        what = "Ranges taken over from workers that died."
+        yield Measure("worker_take_overs", what, take_overs, labels, "counter")
+        durations = [(names, one.durations) for names, one in found]
+        what = "Time from calling the handlers of a batch to its commit, or to its failure."
+        yield Measure("worker_batch_duration_seconds", what, durations, labels, "histogram")
 
-    def _of_ranges(self) -> Iterator[Metric]:
-        for counter in _COUNTERS:
-            family = CounterMetricFamily(
-                f"projections_worker_{counter.name}", counter.documentation, labels=RANGE_LABELS
-            )
-            for name, projection in sorted(self._projections.items()):
-                for slices, counts in sorted(projection.ranges.items()):
-                    family.add_metric([name, str(slices)], counter.value(counts))
-            yield family
+    def _of_ranges(self) -> Iterator[Measure]:
+        ranges = [
+            ([name, str(slices)], counts)
+            for name, projection in sorted(self._projections.items())
+            for slices, counts in sorted(projection.ranges.items())
+        ]
+        for one in _COUNTERS:
+            samples = [(labels, one.value(counts)) for labels, counts in ranges]
+            yield Measure(f"worker_{one.name}", one.documentation, samples, RANGE_LABELS, "counter")
 
     def _range(self, name: str, slices: SliceRange) -> _Counts:
         projection = self._projections.get(name)

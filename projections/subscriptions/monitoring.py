@@ -11,17 +11,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from journal import Database, Session
-from projections.monitoring.registration import (
-    ActionRefused,
-    Gauges,
-    Measure,
-    Monitored,
-    Observed,
-    Place,
-    Ranges,
-    Text,
-    gauges,
-)  # fmt: skip
+from projections.monitoring.measures import Gauges, Measure, gauges, single
+from projections.monitoring.registration import ActionRefused, Monitored, Observed, Place, Ranges, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
 from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
 from projections.subscriptions.errors import NotDead, UnknownGroup
@@ -37,27 +28,27 @@ from projections.subscriptions.stopped_conditions import (
 __all__ = ["MONITORED"]
 
 _GAUGES: Gauges = {
-    "lag_seconds": (
+    "group_lag_seconds": (
         "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
         "lag",
     ),
-    "backlog_matches": ("Matches that are not read.", "backlog"),
-    "unmatched_events": ("Events that may be for the group, and are still to be matched.", "unmatched"),
-    "catching_up_subscriptions": (
+    "group_backlog_matches": ("Matches that are not read.", "backlog"),
+    "group_unmatched_events": ("Events that may be for the group, and are still to be matched.", "unmatched"),
+    "group_catching_up_subscriptions": (
         "Subscriptions that catch up with the past.", lambda group: len(group.catching_up),
     ),
-    "catching_up_events": (
+    "group_catching_up_events": (
         "Events of the past that these have looked at.", lambda group: sum(one.events for one in group.catching_up),
     ),
-    "catching_up_remaining_seconds": (
+    "group_catching_up_remaining_seconds": (
         "How long they still take at the speed until now; 0 when there is none, NaN when nothing says so yet.",
         lambda group: nan if group.remaining is None else group.remaining,
     ),
-    "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
-    "ranges_without_reader": ("Ranges that no reader that is alive holds.", "without_reader"),
-    "retries": ("Batches that failed and are to be handled again.", "retries"),
-    "dead_letters": ("Batches that wait for somebody to decide.", "dead"),
-    "handlers_missing": (
+    "group_ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
+    "group_ranges_without_reader": ("Ranges that no reader that is alive holds.", "without_reader"),
+    "group_retries": ("Batches that failed and are to be handled again.", "retries"),
+    "group_dead_letters": ("Batches that wait for somebody to decide.", "dead"),
+    "group_handlers_missing": (
         "Handlers that no consumer has, though matches wait for them.", lambda group: len(group.missing),
     ),
 }  # fmt: skip
@@ -77,16 +68,16 @@ class _Groups(Observed):
     """Events that conditions failed on."""
 
     def metrics(self) -> Iterator[Measure]:
-        yield from gauges("group", _GAUGES, [([one.name], one) for one in self.groups], ["group"])
-        yield Measure(
+        yield from gauges(_GAUGES, [([one.name], one) for one in self.groups], ["group"])
+        yield single(
             "quarantined_conditions",
             "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
-            [((), len(self.quarantined))],
+            len(self.quarantined),
         )
-        yield Measure(
+        yield single(
             "events_set_apart",
             "Events that conditions of subscriptions failed on, and that wait for somebody to decide.",
-            [((), self.set_apart)],
+            self.set_apart,
         )
 
     def lags(self) -> dict[Place, timedelta]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from projections.extras import from_extra
-from projections.monitoring.worker_metrics import Durations
+from projections.monitoring.measures import Durations, Measure, single
+from projections.monitoring.metrics import families
 from projections.webhooks.claims import Claimed
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.sender import FAILURES, Outgoing, Reply, Sender
 
 with from_extra("monitor"):
     from prometheus_client import Metric
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 __all__ = ["WebhookMetrics"]
 
@@ -79,41 +79,36 @@ class WebhookMetrics(DeliveryObserver):
 
     def collect(self) -> list[Metric]:
         """What has been counted, as of now."""
-        return [*self._counts(), *self._times()]
+        return families(self._measures())
 
-    def _counts(self) -> Iterator[Metric]:
-        attempts = CounterMetricFamily(
-            "projections_webhook_attempts",
-            "Requests that this process has made, by the class of their code and what follows.",
-            labels=["code", "verdict"],
-        )
-        for labels, count in sorted(self._attempts.items()):
-            attempts.add_metric(labels, count)
-        yield attempts
-        yield CounterMetricFamily(
-            "projections_webhook_outcomes_lost",
+    def _measures(self) -> Iterator[Measure]:
+        yield Measure(
+            "webhook_attempts", "Requests that this process has made, by the class of their code and what follows.",
+            sorted(self._attempts.items()), ["code", "verdict"], "counter",
+        )  # fmt: skip
+        yield single(
+            "webhook_outcomes_lost",
             "Attempts whose outcome was not stored: their lease was over, or their endpoint gone.",
             self._lost,
+            "counter",
         )
-        yield GaugeMetricFamily(
-            "projections_webhook_requests_in_flight", "Requests on their way.", float(self._in_flight)
-        )
-        yield GaugeMetricFamily(
-            "projections_webhook_deliverer_ready",
+        yield single("webhook_requests_in_flight", "Requests on their way.", self._in_flight)
+        yield single(
+            "webhook_deliverer_ready",
             "Whether this process gets deliveries from the database, 1 or 0.",
-            float(bool(self._ready)),
+            bool(self._ready),
         )
-
-    def _times(self) -> Iterator[Metric]:
-        yield _histogram(
-            "projections_webhook_attempt_duration_seconds",
+        yield single(
+            "webhook_attempt_duration_seconds",
             "Time from the beginning of a request to its code.",
             self._took,
+            "histogram",
         )
-        yield _histogram(
-            "projections_webhook_delivered_after_seconds",
+        yield single(
+            "webhook_delivered_after_seconds",
             "Time from an event to its delivery, with what it waited for and all attempts.",
             self._delivered,
+            "histogram",
         )
 
 
@@ -138,9 +133,3 @@ def _class_of(code: str) -> str:
     if code.isdecimal():
         return f"{code[0]}xx" if code[0] in "2345" else _OTHER
     return code if code in _WORDS else _OTHER
-
-
-def _histogram(name: str, documentation: str, durations: Durations) -> Metric:
-    family = HistogramMetricFamily(name, documentation)
-    family.add_metric([], list(durations.cumulated()), durations.total)
-    return family

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from journal import Database, Session
-from projections.monitoring.registration import (
-    Action,
-    ActionRefused,
-    Gauges,
-    Measure,
-    Monitored,
-    Observed,
-    Text,
-    gauges,
-)  # fmt: skip
+from projections.monitoring.measures import Gauges, Measure, gauges, single
+from projections.monitoring.registration import Action, ActionRefused, Monitored, Observed, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
 from projections.webhooks.deliveries import Deliveries, Delivery
 from projections.webhooks.endpoints import Endpoints, EndpointState
@@ -28,17 +20,17 @@ __all__ = ["MONITORED"]
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
 _GAUGES: Gauges = {
-    "failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
-    "failing_seconds": (
+    "webhook_failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
+    "webhook_failing_seconds": (
         "For how long the attempts at one of these have failed; 0 when there is none.", "failing_for",
     ),
-    "lag_seconds": (
+    "webhook_lag_seconds": (
         "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.", "lag",
     ),
-    "overdue_seconds": (
+    "webhook_overdue_seconds": (
         "How long a delivery has been due that nothing holds back; 0 when there is none.", "overdue",
     ),
-    "ticks_lag_seconds": (
+    "webhook_ticks_lag_seconds": (
         "How long the tick of a schedule has been due that has waited longest; 0 when none is due.", "ticks_lag",
     ),
 }  # fmt: skip
@@ -59,12 +51,12 @@ class _Webhooks(Observed):
             "Deliveries that have not arrived: those in flight, those to come, those behind others, and dead letters.",
             ("in_flight", "pending", "waiting", "dead"),
         )
-        yield from gauges("webhook", _GAUGES, [((), self.totals)])
-        yield Measure(
+        yield from gauges(_GAUGES, [((), self.totals)])
+        yield single(
             "webhook_ticks_skipped",
             "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
-            [((), self.totals.ticks_skipped)],
-            counts=True,
+            self.totals.ticks_skipped,
+            "counter",
         )
 
     async def page(self, database: Database) -> dict[str, Any]:

@@ -290,12 +290,30 @@ async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) ->
     assert await fetchval(hooks, STATE, "a") == "active"
 
 
-def test_the_monitor_needs_none_of_what_delivering_needs() -> None:
-    program = """
+@pytest.mark.parametrize(
+    ("missing", "modules"),
+    [
+        (
+            ("aiohttp", "yarl", "multidict", "cryptography", "cronsim"),
+            "projections.monitoring.web.app, projections.monitoring.probes, projections.monitoring.tracing",
+        ),
+        (
+            ("aiohttp", "cryptography", "cronsim", "prometheus_client", "starlette", "uvicorn"),
+            "projections.monitoring",
+        ),
+    ],
+    ids=["a monitor", "a snapshot"],
+)
+def test_what_is_monitored_needs_none_of_what_delivering_needs(
+    missing: tuple[str, ...], modules: str
+) -> None:
+    program = f"""
 import sys
-for name in ("aiohttp", "yarl", "multidict", "cryptography", "cronsim"):
+for name in {missing}:
     sys.modules[name] = None
-import projections.monitoring.web.app, projections.monitoring.probes, projections.monitoring.tracing
+import {modules}
+from projections.monitoring.registration import registered
+assert len(registered()) == 2
 """
 
     done = subprocess.run(
