@@ -113,7 +113,7 @@ def event_row(event: Event) -> tuple[Any, ...]:
         if isinstance(event, Event):
             raise
         raise InvalidEvent(
-            f"{type(event).__name__} is no event: write Event(source_id, payload, entity_type=…)"
+            f"{type(event).__name__} is not an event: write Event(source_id, payload, entity_type=…)"
         ) from error
     except InvalidEvent as error:
         raise InvalidEvent(f"source {str(event.source_id)[:80]!r}: {error}") from error.__cause__
@@ -124,7 +124,7 @@ def _row(event: Event) -> tuple[Any, ...]:
     declared = event_type_of(type(event.payload)) if isinstance(event.payload, BaseModel) else None
     event_type = declared.name if declared and event.event_type is None else event.event_type
     if event_type is None:
-        raise InvalidEvent("the event has no event_type: a payload that is no model does not tell it")
+        raise InvalidEvent("the event has no event_type: only a payload that is a model has one")
     _check_types(event.entity_type, event_type)
     version = event.version if event.version is not None else declared.version if declared else 1
     if not 1 <= version <= MAX_VERSION:
@@ -148,7 +148,7 @@ def check_list(items: object, kind: type, call: str) -> None:
     Check that a call was given several.
 
     Raises:
-        InvalidEvent: It is no list; the message says what to write.
+        InvalidEvent: It is not a list; the message says what to write.
     """
     if isinstance(items, Sequence) and not isinstance(items, str | bytes):
         return
@@ -171,13 +171,15 @@ def check_kind(item: object, kind: type, arguments: str) -> None:
         InvalidEvent: It is something else; the message says what to write.
     """
     if not isinstance(item, kind):
-        raise InvalidEvent(f"{type(item).__name__} is no {kind.__name__}: write {kind.__name__}({arguments})")
+        raise InvalidEvent(
+            f"{type(item).__name__} is not a {kind.__name__}: write {kind.__name__}({arguments})"
+        )
 
 
 def _check_types(entity_type: str, event_type: str) -> None:
     try:
         _check_few_types(entity_type, event_type)
-    except TypeError:  # what cannot be looked up is no string either
+    except TypeError:  # what cannot be looked up is not a string either
         _check_few_types.__wrapped__(entity_type, event_type)
 
 
@@ -193,7 +195,7 @@ def check_name(name: str, what: str) -> None:
     Check an id or a name that is stored with an event.
 
     Raises:
-        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL cannot
+        InvalidEvent: It is not a string, empty, longer than 255 characters, or holds what PostgreSQL cannot
             store.
     """
     if type(name) is str and 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable():

@@ -44,8 +44,8 @@ class EntityTypes:
                 )
             if _is_every(given):
                 raise InvalidEvent(
-                    f"{what} is {given!r}: for every type write ALL_TYPES, which is no text, and one of this name as "
-                    f"{(given,)!r}"
+                    f"{what} is {given!r}: for every type write ALL_TYPES, which is not a text, and one of this name "
+                    f"as {(given,)!r}"
                 )
             return cls((given,))
         if not isinstance(given, tuple | list | set | frozenset) or not given:

@@ -83,7 +83,7 @@ def _parsed(text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number; use null or a string")
+    raise ValueError(f"{name} is not a JSON number; use null or a string")
 
 
 def _checked_float(text: str) -> float:
@@ -116,7 +116,7 @@ def _check_value(value: Any) -> None:
 
 def _check_finite(value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no JSON number; use null or a string")
+        raise ValueError(f"{value} is not a JSON number; use null or a string")
     if isinstance(value, BaseModel):
         if "ser_json_inf_nan" in value.model_config:
             return

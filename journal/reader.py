@@ -175,7 +175,7 @@ class SliceReader:
         slices: The range.
         page_size: Rows of a page: what a batch holds.
         page_bytes: Bytes of a page, which bound the memory: payloads, metadata, and half a KiB for each event. It
-            ends with the event with which it has so many.
+            ends with the event with which it has this number.
         queries: How the log is read.
     """
 

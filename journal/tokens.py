@@ -3,7 +3,7 @@ Tokens: a short text for what was appended, for a header or a form, from which a
 
 A token names the last event of each source, with its time, which no event that takes its number later has, and the
 timeline of the database that it was appended on. Its last part is a checksum of the others, which finds what was cut
-off or misspelt. It holds no secret, and is no proof of anything: anybody can make one.
+off or misspelt. It holds no secret, and is not proof of anything: anybody can make one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def read_token(token: str) -> list[AwaitedEvent]:
     What a token names.
 
     Raises:
-        InvalidValue: It is no token of :attr:`journal.Appended.token`, or was changed.
+        InvalidValue: It is not a token of :attr:`journal.Appended.token`, or was changed.
     """
     text, _, checksum = token.rpartition(".")
     if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or checksum != _checksum(text):

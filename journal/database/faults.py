@@ -44,7 +44,7 @@ CONFLICTS: Final = frozenset({"40001", "40P01", "55P03"})
 # By class: https://www.postgresql.org/docs/current/errcodes-appendix.html. What is not here is the event's fault: codes
 # that a function of the user raises, class P0 (RAISE) among them.
 _BY_CLASS: Final = {
-    "00": Fault.EVENT,  # success, warnings and no data are no errors: somebody's RAISE chose the code
+    "00": Fault.EVENT,  # success, warnings and no data are not errors: somebody's RAISE chose the code
     "01": Fault.EVENT,
     "02": Fault.EVENT,
     "03": Fault.PROJECTION,  # statement not yet complete

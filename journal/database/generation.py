@@ -73,7 +73,9 @@ class Generation:
         """
         found = _TOKEN.fullmatch(token)
         if found is None:
-            raise ValueError(f"{token[:60]!r} is no generation of a database: pass one as it was given out")
+            raise ValueError(
+                f"{token[:60]!r} is not a generation of a database: pass one as it was given out"
+            )
         system, timeline, position = (int(part, 16) for part in found.groups())
         if system != self.system % 2**64:
             raise LostGeneration(f"it was given out by another database cluster; {_BEGIN_AGAIN}")

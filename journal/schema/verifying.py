@@ -96,8 +96,8 @@ def _build_elsewhere(connection: SyncConnection, root: Path) -> Catalogue:
             return build(other, root)
     except EmbeddedServerError as error:
         raise MissingPrivilege(
-            "verify builds the schema once more, to compare with: as its owner in this database, which is no standby "
-            f"then, or on an embedded server. Neither is possible: {error}"
+            "verify builds the schema once more, to compare with: as its owner in this database, if it is not a "
+            f"standby, or on an embedded server. Neither is possible: {error}"
         ) from error
 
 

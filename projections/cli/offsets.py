@@ -13,7 +13,7 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import From, Yes
-from projections.terminal.output import Answer, Columns, PartOf, done, table_of, type_keys
+from projections.terminal.output import NO_PROJECTION, Answer, Columns, PartOf, done, table_or, type_keys
 
 __all__ = ["offsets"]
 
@@ -97,7 +97,9 @@ async def verify(session: Session, /) -> Answer:
 
 def _shown(found: list[stored.ProjectionStatus]) -> Answer:
     parts = [PartOf(one, part) for one in found for part in one.ranges]
-    return Answer({"projections": [_values(one) for one in found]}, [table_of(_COLUMNS, parts)])
+    return Answer(
+        {"projections": [_values(one) for one in found]}, [table_or(NO_PROJECTION, _COLUMNS, parts)]
+    )
 
 
 def _time(time: datetime | None) -> str:

@@ -14,6 +14,7 @@ from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import (
+    NO_PROJECTION,
     Answer,
     Columns,
     PartOf,
@@ -21,7 +22,7 @@ from projections.terminal.output import (
     owner_of,
     picked,
     printable,
-    table_of,
+    table_or,
     type_keys,
 )
 
@@ -81,7 +82,8 @@ async def status(
     report = await _report(session, name)
     found = report.snapshot.projections
     parts = [PartOf(one, part) for one in found for part in one.ranges]
-    table = table_of(_RANGE_COLUMNS, parts, _NUMBERS) if by_range else table_of(_COLUMNS, found, _NUMBERS)
+    columns, rows = (_RANGE_COLUMNS, parts) if by_range else (_COLUMNS, found)
+    table = table_or(NO_PROJECTION, columns, rows, _NUMBERS)
     return Answer(_values(report), [table, *map(printable, _notes(report))])
 
 

@@ -55,7 +55,7 @@ _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 _LEASE = (
     "Others take over the ranges of a worker that has died, or that the network has cut off, after this long."
 )
-_ALIKE = "So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range."
+_ALIKE = "How many sources in a row may be parked or skipped that fail alike; the next one stops its range."
 _GRACE = (
     "How long the current batches may take when the worker is stopped; then it is ended, whatever it is doing. A "
     "little less than what the service manager allows."

@@ -24,7 +24,7 @@ class AtLeastOnce:
     For effects outside the database: the offset is stored after them, so a crash repeats the last ones.
 
     Args:
-        after: Store the offset after so many events.
+        after: Store the offset after this number of events.
         within: ... or after this time, whichever comes first.
         concurrency: Sources handled at the same time; events of one source stay in order.
     """

@@ -112,7 +112,7 @@ class handles_group(Generic[M]):  # noqa: N801 - used as a decorator
         self._models = models
 
     def __call__(self, method: GroupHandler[S, M]) -> GroupHandler[S, M]:
-        """Mark a method; raises InvalidHandler when it is no group handler."""
+        """Mark a method; raises InvalidHandler when it is not a group handler."""
         for model in self._models:
             _mark(method, model, grouped=True)
         return method
@@ -145,7 +145,9 @@ class reacts(Generic[M]):  # noqa: N801 - used as a decorator
 def _checked_name(method: Any, model: Any, mark: str) -> str:
     name: str = getattr(method, "__qualname__", repr(method))
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise InvalidHandler(f"{name}: {model!r} is no payload model; {mark}() takes a pydantic model class")
+        raise InvalidHandler(
+            f"{name}: {model!r} is not a payload model; {mark}() takes a pydantic model class"
+        )
     return name
 
 
@@ -202,7 +204,7 @@ class Projection:
     """By event type, what is called after the handlers, once."""
 
     def passes_over(self, event_type: str) -> bool:
-        """Whether an event without a handler is no error."""
+        """Whether an event without a handler is not an error."""
         return self.unhandled == "ignore" or event_type in self.reactions
 
     def reads_others(self, stored: EntityTypes) -> str:
@@ -347,7 +349,7 @@ def projection_of(definition: Any) -> Projection:
     declared = getattr(definition, "__projection__", None)
     if not isinstance(declared, Projection):
         raise InvalidHandler(
-            f"{definition!r} is no projection: decorate its class with @projection(name, entity_type=…)"
+            f"{definition!r} is not a projection: decorate its class with @projection(name, entity_type=…)"
         )
     if isinstance(definition, type):
         return declared

@@ -115,7 +115,7 @@ class Table:
         self.source = source
         self.per_source = per_source or source is not None
         if source is not None and source not in self.key:
-            raise ValueError(f"table {self}: source={source!r} is no column of the key {self.key!r}")
+            raise ValueError(f"table {self}: source={source!r} is not a column of the key {self.key!r}")
         declared = zip(ColumnOperation, (set, increment, minimum, maximum), strict=True)
         self.operations = self._declare({operation: _names(columns) for operation, columns in declared})
         self._columns = frozenset((*self.key, *self.operations))

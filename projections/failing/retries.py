@@ -117,7 +117,7 @@ class Retries:
         jitter: float = 0.2,
     ) -> Retries:
         """
-        So many retries, with pauses that double.
+        Retries with pauses that double.
 
         Args:
             limit: How many attempts there are after the first.

@@ -83,7 +83,7 @@ class OpenConnections:
         return there_is
 
     def remove(self, one: LimitedProtocol) -> None:
-        """Give its place back; again is no error."""
+        """Give its place back; again is not an error."""
         mine = self._of.get(one.peer, {})
         mine.pop(one, None)
         if not mine:

@@ -59,7 +59,7 @@ def _is_ours(origin: str, host: str, origins: Collection[str]) -> bool:
 
 
 def _netloc(origin: str) -> str | None:
-    """None, which no host is, for what names none: "null", or what is no URL."""
+    """None, which no host is, for what names none: "null", or what is not a URL."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:

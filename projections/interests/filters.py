@@ -21,7 +21,7 @@ A filter is matched against `{"id", "topic", "time", "metadata", "data"}`. All c
 Without operators this is containment as PostgreSQL's `jsonb` has it (`@>`), by which subscriptions are matched: the
 same JSON has the same meaning for both, and a test compares them. Operators are for endpoints of webhooks alone.
 
-Numbers compare exactly, whatever their size, and a boolean is no number. A value of another type than its operator's
+Numbers compare exactly, whatever their size, and a boolean is not a number. A value of another type than its operator's
 fulfils nothing, and so does one that is not there, except `$exist: false`; `$not` turns that around. Below `time`,
 texts that are compared are times of RFC 3339, and compare as such. There are no regular expressions. What a filter
 looks at in an event is counted and bounded (`filter_cost`).
@@ -117,7 +117,7 @@ def _wrong(path: str, what: str) -> InvalidFilter:
 
 
 def _operators(value: object, path: str, depth: int) -> int:
-    """Count operators; refuse what is too deep before anything else walks through it, and what is no JSON."""
+    """Count operators; refuse what is too deep before anything else walks through it, and what is not JSON."""
     if not isinstance(value, Mapping | list | tuple):
         if not storable(value):
             raise _wrong(path, f"a {type(value).__name__} that cannot be stored as JSON")
@@ -196,7 +196,9 @@ class _Language:
                     f"{path}.{name}", f"unknown operator; known are {', '.join((*_OPERATORS, *_JOINS))}"
                 )
         if names and operators:
-            raise _wrong(path, f"the operator {operators[0]} cannot stand beside the field {names[0]!r:.100}")
+            raise _wrong(
+                path, f"the operator {operators[0]} cannot be combined with the field {names[0]!r:.100}"
+            )
         predicates = [_joined(name, value, path, self.condition) for name in value if name in _JOINS]
         predicates += [_OPERATORS[name](self, value[name], f"{path}.{name}") for name in operators]
         if names or not value:

@@ -27,7 +27,7 @@ def read_json(text: str | bytes) -> Any:
     A number beyond what a Decimal holds, such as 1e9999999999999999999, is infinite or zero.
 
     Raises:
-        ValueError: The text is no JSON.
+        ValueError: The text is not JSON.
     """
     return json.loads(text, parse_float=_decimal, parse_int=_integer)
 

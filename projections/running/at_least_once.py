@@ -18,7 +18,7 @@ class AtLeastOncePipeline:
     """
     Handles events, each in its source's order, and stores offsets after their effects.
 
-    A handler's session is no batch's transaction: each of its statements commits by itself.
+    A handler's session is not a batch's transaction: each of its statements commits by itself.
 
     Args:
         parts: What to handle them with.

@@ -1,5 +1,5 @@
 """
-Running projections in a process: registers them, joins the others that run them, and ends when it is told to.
+Running projections in a process: registers them, joins the others that run them, and ends on request.
 
 Ownership is a lease, for liveness; what makes it safe is the epoch that every commit checks.
 """
@@ -60,7 +60,7 @@ async def run(
         database: Where the journal and the read models are. Ranges take turns with its connections, all but three,
             so a pool of the number of ranges and three lets each keep its own.
         definitions: Classes (or objects of classes) decorated with :func:`projection`.
-        ranges: Cut the slices of a projection that has never run into so many ranges; of others,
+        ranges: Cut the slices of a projection that has never run into this number of ranges; of others,
             the command ``projections rescale`` changes the number.
         settings: Limits and times; None: the defaults.
         observer: Is told what happens; several, in their order, are a list.
@@ -73,7 +73,7 @@ async def run(
             :class:`projections.subscriptions.Matching`.
 
     Raises:
-        InvalidHandler: A definition is no projection, or two have one name.
+        InvalidHandler: A definition is not a projection, or two have one name.
         InvalidValue: A name belongs to a projection that reads other entity types in this version.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.

@@ -12,7 +12,7 @@ from offsets.leases import LeaseSettings
 from projections.failing.retries import Backoff
 
 WORKER_CONNECTIONS = 20
-"""The pool of a worker process, unless it is told otherwise."""
+"""The pool of a worker process, by default."""
 OTHER_CONNECTIONS = 3
 """Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
 ABORT_AFTER = timedelta(minutes=5)
@@ -43,8 +43,8 @@ class RunSettings(LeaseSettings):
     others are looked up for each batch."""
 
     page_bytes: int = Field(default=PAGE_BYTES, ge=1)
-    """A page ends with the event with which its payloads and metadata have so many bytes; one has up to 16 MiB. A range
-    has two pages in memory, and what handlers make of them. Halved when memory or an answer is wanting."""
+    """A page ends with the event with which its payloads and metadata reach this size in bytes; one has up to 16 MiB. A
+    range has two pages in memory, and what handlers make of them. Halved when memory or an answer is wanting."""
 
     read_timeout: timedelta = Field(default=timedelta(seconds=30), gt=timedelta(0))
     """How long a statement of a range may take outside of handlers, such as the reading of a page: then its connection
@@ -66,7 +66,7 @@ class RunSettings(LeaseSettings):
     """Pauses before a failed range starts again."""
 
     alike_failures: int = Field(default=10, ge=1)
-    """So many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
+    """How many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
     range stops, for then the handler is at fault. It starts again with pauses, and goes on once that is mended."""
 
     handler_timeout: timedelta = timedelta(minutes=1)
@@ -77,5 +77,5 @@ class RunSettings(LeaseSettings):
     """A handler that holds the event loop longer than this is reported."""
 
     abort_after: timedelta | None = None
-    """End the process when a handler has held the event loop for so long, or goes on after it was cancelled: others
+    """End the process when a handler has held the event loop for this time, or goes on after it was cancelled: others
     take over, and a supervisor starts it again. By default it is only reported, for what is more than a worker."""

@@ -11,7 +11,7 @@ def check_storable(text: object, what: str) -> None:
     Check a text that the database is to store.
 
     Raises:
-        InvalidSubscription: It is no string, or holds what PostgreSQL cannot store.
+        InvalidSubscription: It is not a string, or holds what PostgreSQL cannot store.
     """
     if not isinstance(text, str):
         raise InvalidSubscription(f"{what} must be a string, not {text!r:.80}")

@@ -172,7 +172,7 @@ class DeadBatches:
 
 
 def _not_dead(group: str, retry_id: int) -> NotDead:
-    return NotDead(f"batch {retry_id} is no dead letter of group {group!r}, or not any more")
+    return NotDead(f"batch {retry_id} is not a dead letter of group {group!r}, or no longer one")
 
 
 async def fail_batch(
@@ -197,7 +197,7 @@ async def fail_batch(
         matches: What :func:`encode_batch` made of it.
         attempts: How often it has been tried.
         error: Why it failed.
-        delay: Handle it again after so long; None: it is dead.
+        delay: Handle it again after this time; None: it is dead.
         held: The range that it was read for: nothing is kept when that is another's by now.
         page: Up to where that range was read then: nothing is kept when the database has other matches by now.
 
@@ -241,7 +241,7 @@ async def finish_retry(
         retry: The batch.
         attempts: How often it has been tried.
         error: Why it failed again; None: it did not, and is removed.
-        delay: Handle it again after so long; None: it is dead.
+        delay: Handle it again after this time; None: it is dead.
 
     Returns:
         Whether it was still the caller's; else nothing is stored.

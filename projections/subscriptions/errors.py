@@ -18,7 +18,7 @@ class InvalidSubscription(InvalidValue):
 
 
 class InvalidCondition(InvalidSubscription):
-    """A condition is no single boolean expression, or does more than to look at the event and the subscription."""
+    """A condition is not a single boolean expression, or does more than to look at the event and the subscription."""
 
 
 class NotDead(ProjectionsError):

@@ -76,7 +76,7 @@ async def create_group(
     Args:
         session: A session on the database, in a transaction or not.
         name: Its name, 1 to 255 characters.
-        ranges: Into how many ranges its slices are cut: so many consumers can read at a time.
+        ranges: Into how many ranges its slices are cut, which is how many consumers can read at a time.
         reliable: Whether consumers read for it, and nothing may be dropped before they have; else it only listens.
         start: From which time on its subscriptions get events that do not say so themselves: ``"now"``, ``"beginning"``
             or a time with its zone. Left out, it is now for a new group, and as it is for one that is known.
@@ -225,7 +225,7 @@ async def move_cursor(
 
     Raises:
         RangeLost: Somebody else holds the range, or it was cut again; nothing has moved.
-        InvalidCursor: It is no match of the group, or lies before the stored cursor.
+        InvalidCursor: It is not a match of the group, or lies before the stored cursor.
         DatabaseWentBack: The stored cursor, or the match, is not the one that is known; nothing has moved.
     """
     with own_errors():

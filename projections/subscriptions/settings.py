@@ -21,11 +21,11 @@ class ConsumerSettings(LeaseSettings):
     """How a process reads for a group."""
 
     page_size: int = Field(default=1000, ge=1, le=100_000)
-    """Matches that are read at a time; a handler gets at most so many in a call. Memory holds up to ``read_ahead``
+    """Matches that are read at a time; a handler gets at most this number in a call. Memory holds up to ``read_ahead``
     pages for each range."""
 
     page_bytes: int = Field(default=4 * 2**20, ge=1)
-    """A page ends with the match with which its payloads and metadata have so many bytes; one has up to 16 MiB.
+    """A page ends with the match with which its payloads and metadata reach this size in bytes; one has up to 16 MiB.
     Halved when the process has no memory left, or the database has not answered in time."""
 
     read_ahead: int = Field(default=10, ge=1)
@@ -57,10 +57,10 @@ class PublisherSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     batch: int = Field(default=2500, ge=1, le=10_000)
-    """Store at the latest when so many wait; never more in one transaction."""
+    """Store at the latest when this number wait; never more in one transaction."""
 
     within: timedelta = Field(default=timedelta(milliseconds=10), ge=_NONE)
-    """Store what waits after so long: latency against transactions."""
+    """Store what waits after this time: latency against transactions."""
 
     buffer: int = Field(default=10_000, ge=1)
     """How many may wait; more have to wait before they are accepted."""
@@ -69,7 +69,7 @@ class PublisherSettings(BaseModel):
     """Pauses before a database that cannot be reached is tried again."""
 
     patience: timedelta = Field(default=timedelta(seconds=30), ge=_NONE)
-    """How long a batch is tried again; then it has failed, and whoever waits for it is told."""
+    """How long a batch is tried again; then it has failed, and whoever waits for it gets the error."""
 
 
 class ListenerSettings(BaseModel):
@@ -84,16 +84,16 @@ class ListenerSettings(BaseModel):
     """Matches that are read at a time."""
 
     page_bytes: int = Field(default=PAGE_BYTES, ge=1)
-    """A page ends with the match with which its payloads and metadata have so many bytes; one has up to 16 MiB."""
+    """A page ends with the match with which payloads and metadata reach this size in bytes; one has up to 16 MiB."""
 
     buffer: int = Field(default=1000, ge=1)
     """Matches that may wait for one who listens; one that has more is too slow. Each is kept once for all."""
 
     expires_after: timedelta = Field(default=timedelta(minutes=15), gt=_NONE)
-    """How long a subscription stays when nobody listens any more: so long may a client of a stream be away."""
+    """How long a subscription stays when nobody listens any more, and so how long a client of a stream may be away."""
 
     keep_every: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
-    """How often the database is told which subscriptions are in use."""
+    """How often the database learns which subscriptions are in use."""
 
     patience: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
     """How long the database may take to answer; then the connection counts as lost."""
@@ -132,7 +132,7 @@ class StreamSettings(BaseModel):
     """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
 
     retry: timedelta = Field(default=timedelta(seconds=2), ge=_NONE)
-    """After so long a browser comes again; where all of them have to, they are spread over three times as long."""
+    """The time after which a browser comes again; where all of them have to, they spread over three times as long."""
 
     patience: timedelta = Field(default=timedelta(seconds=30), gt=_NONE)
     """How long a client may take to let something through, and the database to let a client in."""
@@ -144,4 +144,4 @@ class StreamSettings(BaseModel):
     """Connections of the pool that clients who come may use at a time; one more is the reader's."""
 
     end_on_signals: bool = True
-    """End all streams when the process is told to end (SIGTERM, SIGINT): servers wait for them otherwise."""
+    """End all streams when the process is to end (SIGTERM, SIGINT): servers wait for them otherwise."""

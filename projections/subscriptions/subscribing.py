@@ -63,7 +63,7 @@ async def subscribe(
         condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all
             subscriptions that use them: give values that differ in ``params``, and write ``s.params ->> 'name'``.
         params: Values for the condition.
-        expires_after: Remove the subscription when nobody has kept it for so long; by default it stays.
+        expires_after: Remove the subscription when nobody has kept it for this time; by default it stays.
         reliable: For a new group: whether consumers read for it; else it only listens.
         start: From which time on: ``"now"``, ``"beginning"`` or a time with its zone; by default as the group was made
             with, and that is now where it was not said. What was committed before now is matched in pages, beside what
@@ -247,7 +247,7 @@ async def unsubscribe(connection: Any, subscription_id: int) -> bool:
         Whether there was one.
 
     Raises:
-        InvalidValue: It is no number of a subscription.
+        InvalidValue: It is not a number of a subscription.
     """
     return bool((await fetch_on(connection, _UNSUBSCRIBE, [check_number(subscription_id)]))[0][0])
 

@@ -51,7 +51,7 @@ FirstRanges = Annotated[
 HttpAddress = Annotated[
     str | None,
     Opt(
-        "Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
+        "Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, except for the probes "
         "/livez and /readyz.",
         metavar="HOST:PORT",
     ),
@@ -93,7 +93,7 @@ def ending(context: click.Context, *, logged: bool) -> Iterator[None]:
 
     Args:
         context: Of the command.
-        logged: Whether an error is told by the log, where whoever reads it as JSON finds the reason, and not by click.
+        logged: Whether an error goes to the log, where whoever reads it as JSON finds it, and not through click.
     """
     try:
         yield

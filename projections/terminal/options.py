@@ -80,7 +80,7 @@ def text_of(value: str) -> str:
     What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file has, else itself.
 
     Raises:
-        click.BadParameter: The file cannot be read, or is no UTF-8.
+        click.BadParameter: The file cannot be read, or is not UTF-8.
     """
     try:
         if value == "-":
@@ -88,7 +88,7 @@ def text_of(value: str) -> str:
         if value.startswith("@"):
             return Path(value[1:]).read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{value!r} is no UTF-8: {error}") from None
+        raise click.BadParameter(f"{value!r} is not UTF-8: {error}") from None
     except OSError as error:
         raise click.BadParameter(f"{value[1:]!r} cannot be read: {error.strerror}") from None
     return value
@@ -99,7 +99,7 @@ def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     JSON as it was written, or as stdin or a file has it; a callback of what takes ``JSON|-|@FILE``.
 
     Raises:
-        click.BadParameter: It is no JSON, or the file cannot be read.
+        click.BadParameter: It is not JSON, or the file cannot be read.
     """
     if value is None:
         return None
@@ -107,7 +107,7 @@ def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     try:
         json.loads(text, parse_int=str)  # how long an integer may be, the journal says
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{text[:80]!r} is no JSON: {error}") from None
+        raise click.BadParameter(f"{text[:80]!r} is not JSON: {error}") from None
     return text
 
 
@@ -116,7 +116,7 @@ def json_object_of(context: click.Context, parameter: click.Parameter, value: st
     text = json_of(context, parameter, value)
     found = None if text is None else json.loads(text)
     if text is not None and not isinstance(found, dict):
-        raise click.BadParameter(f'{text[:80]!r} is no JSON object: write {{"name": "value"}}')
+        raise click.BadParameter(f'{text[:80]!r} is not a JSON object: write {{"name": "value"}}')
     return found
 
 
@@ -127,8 +127,8 @@ def check_no_address(directory: str) -> None:
     """Refuse the address of an object store where the directory of an archive is wanted."""
     if _ADDRESS.match(directory):
         raise click.BadParameter(
-            f"{directory} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
-            "object store from there, or mount that"
+            f"{directory} is not a directory: an archive is written to a file system. Write it to one, and copy it to "
+            "the object store from there, or mount that"
         )
 
 

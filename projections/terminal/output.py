@@ -23,6 +23,7 @@ from rich.text import Text
 from journal import Appended, EntityTypes
 
 __all__ = [
+    "NO_PROJECTION",
     "Answer",
     "Columns",
     "PartOf",
@@ -43,11 +44,15 @@ __all__ = [
     "shortened",
     "table_of",
     "table_of_values",
+    "table_or",
     "type_keys",
     "values_of",
 ]
 
 T = TypeVar("T")
+
+NO_PROJECTION = "no projection has run on this database"
+"""What a list says that is of all projections."""
 
 _PIPE_WIDTH = 250  # columns where no terminal says how wide it is: lines stay whole for grep
 _SHORT = 60  # characters of somebody's text in a table
@@ -91,6 +96,17 @@ def table_of(
     for row in rows:
         table.add_row(*map(_cell, row))
     return table
+
+
+def table_or(
+    nothing: str,
+    columns: Columns,
+    found: Sequence[Any],
+    numbers: Collection[str] = (),
+    without: Collection[str] = (),
+) -> str | Table:
+    """A table as :func:`table_of` makes it, or the sentence ``nothing`` where it would be empty."""
+    return table_of(columns, found, numbers, without) if found else nothing
 
 
 def table_of_values(title: str, values: Mapping[str, Any], none: str = "-") -> Table:
@@ -265,7 +281,7 @@ def listing(
     found: Sequence[T],
     columns: Columns,
     *notes: str,
-    nothing: str | None = None,
+    nothing: str,
     values: Callable[[T], Any] | None = None,
     numbers: Collection[str] = (),
     without: Collection[str] = (),
@@ -285,8 +301,8 @@ def listing(
         without: See there.
         also: What JSON has beside the list.
     """
-    table = [nothing] if nothing is not None and not found else [table_of(columns, found, numbers, without)]
-    return Answer({name: [*map(values or values_of, found)], **also}, [*table, *notes])
+    table = table_or(nothing, columns, found, numbers, without)
+    return Answer({name: [*map(values or values_of, found)], **also}, [table, *notes])
 
 
 def values_of(one: Any, without: Collection[str] = (), durations: Collection[str] = ()) -> dict[str, Any]:

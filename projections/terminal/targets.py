@@ -34,7 +34,7 @@ def load_projections(targets: Iterable[str]) -> list[Any]:
         targets: ``module:object``, or ``module`` for all projections in it. The current directory is searched first.
 
     Raises:
-        click.BadParameter: A module or object is not there, or is no projection.
+        click.BadParameter: A module or object is not there, or is not a projection.
         BrokenModule: A module raises when it is imported.
         InvalidHandler: A projection in it is not declared as it must be.
     """
@@ -66,7 +66,8 @@ def _load(target: str) -> list[Any]:
         projection_of(definition)
     except InvalidHandler:
         raise click.BadParameter(
-            f"{target!r} is no projection: decorate the class with @projection(name, entity_type=…); {_known(module)}"
+            f"{target!r} is not a projection: decorate the class with @projection(name, entity_type=…); "
+            f"{_known(module)}"
         ) from None
     return [definition]
 

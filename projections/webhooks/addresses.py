@@ -175,7 +175,7 @@ def _parsed(address: str | Address) -> Address | None:
         except ValueError:
             return None
     if isinstance(address, IPv6Address):
-        if address.scope_id is not None:  # an interface of this machine is no place on the Internet
+        if address.scope_id is not None:  # an interface of this machine is not a place on the Internet
             return None
         return address.ipv4_mapped or address
     return address

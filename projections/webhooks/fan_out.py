@@ -184,7 +184,7 @@ class _Outbound:
                 f"the data of event {self.envelope.event_id} are nested too deeply"
             ) from None
         except ValueError as error:
-            raise InvalidMessage(f"the data of event {self.envelope.event_id} is no JSON: {error}") from None
+            raise InvalidMessage(f"the data of event {self.envelope.event_id} is not JSON: {error}") from None
         return {
             "id": str(self.envelope.event_id),
             "topic": self.message.topic,

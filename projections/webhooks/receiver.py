@@ -7,7 +7,7 @@ A receiver of webhooks for trying things out, for tests and for measurements.
         assert receiver.totals.duplicates == 0
 
 It does what a receiver is to do: it verifies before anything else, answers 2xx for a message that it has, and counts
-it once. Where it is told to, it fails. A sender that is to reach it must be allowed to: ``AddressRules(allow=
+it once. On request, it fails. A sender that is to reach it must be allowed to: ``AddressRules(allow=
 ("127.0.0.0/8",))`` and ``allow_http=True``.
 """
 
@@ -48,7 +48,7 @@ _ACCEPTED = 204
 _MALFORMED = 400
 _UNVERIFIED = 401
 _TOO_LARGE = 413
-_TOLD = "the receiver was told to fail"
+_TOLD = "the receiver fails on request"
 _LARGEST = 1 << 28
 _REMEMBERED = 1_000_000
 """Ids of messages, to tell duplicates."""
@@ -108,7 +108,7 @@ class Totals:
     duplicates: int = 0
     """Requests with a message that had been accepted before."""
     failed: int = 0
-    """Requests that were answered with a failure because the receiver was told to."""
+    """Requests that were answered with a failure because the receiver was to fail."""
     refused: int = 0
     """Requests whose signature is by no known secret, or that are too old."""
 
@@ -194,11 +194,11 @@ class Receiver:
         self._script.extend(statuses)
 
     async def wait_for(self, messages: int) -> None:
-        """Wait until so many different messages were accepted."""
+        """Wait until this number of different messages was accepted."""
         await self._wait(lambda: self.totals.messages >= messages)
 
     async def wait_for_requests(self, requests: int) -> None:
-        """Wait until so many requests came, whatever was answered."""
+        """Wait until this number of requests came, whatever was answered."""
         await self._wait(lambda: self.totals.requests >= requests)
 
     async def _wait(self, enough: Callable[[], bool]) -> None:

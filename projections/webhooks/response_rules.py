@@ -77,13 +77,13 @@ class RetryPolicy(BaseModel):
     """No receiver makes us wait longer by `Retry-After`."""
 
     disable_after_failures: int | None = Field(default=100, ge=1)
-    """So many attempts failed in a row, over all deliveries, disable the endpoint. None: however many."""
+    """How many failed attempts in a row, over all deliveries, disable the endpoint. None: no number does."""
 
     disable_after: timedelta | None = Field(default=timedelta(days=5), ge=timedelta(minutes=1))
-    """Nothing but failures for so long disable the endpoint. None: however long."""
+    """How long only failures go on before the endpoint is disabled. None: it is not."""
 
     breaker_failures: int = Field(default=10, ge=1)
-    """So many attempts failed in a row open the circuit: the endpoint pauses, then a single attempt probes it."""
+    """How many failed attempts in a row open the circuit: the endpoint pauses, then a single attempt probes it."""
 
     breaker_pause: Backoff = Backoff(timedelta(seconds=30), timedelta(minutes=10))
     """Pause of an open circuit: the first, the longest, and its own jitter; it doubles with every probe that fails."""

@@ -45,7 +45,7 @@ async def run_webhooks(
         sender: Makes requests, such as :class:`HttpSender`. It stays open.
         definitions: A :class:`FanOut` for each entity type whose events are for webhooks, beside the messages of
             :func:`send`, and any other projections.
-        ranges: Cut the slices of a fan-out that has never run into so many ranges.
+        ranges: Cut the slices of a fan-out that has never run into this number of ranges.
         cipher: Decrypts the secrets of endpoints, as the one that encrypted them; None: they are not encrypted.
         settings: Limits and times of deliveries; None: the defaults.
         run_settings: Limits and times of projections, as for :func:`projections.run`.
@@ -54,7 +54,7 @@ async def run_webhooks(
         stop: Ends it when set: batches and requests on their way are waited for.
 
     Raises:
-        InvalidHandler: A definition is no projection, or two have one name.
+        InvalidHandler: A definition is not a projection, or two have one name.
         SchemaError: The database's schema is missing, or of another version than this library.
     """
     ended = stop or asyncio.Event()

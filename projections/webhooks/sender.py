@@ -87,7 +87,7 @@ class Outgoing(NamedTuple):
 
 
 class NotSentError(ProjectionsError):
-    """Nothing could be sent, for a reason that is not the receiver's: it was no attempt."""
+    """Nothing could be sent, for a reason that is not the receiver's: it was not an attempt."""
 
     def __init__(self, reason: str, delay: timedelta, *, everywhere: bool = False) -> None:
         super().__init__(reason)

@@ -38,7 +38,7 @@ class DeliverySettings(BaseModel):
     """Deliveries that are taken in one transaction."""
 
     margin: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
-    """After an endpoint's deadline and so long, an attempt of which nothing was heard counts as lost."""
+    """How long after an endpoint's deadline an attempt counts as lost whose outcome is unknown."""
 
     pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=500))
     """How often the database is asked for deliveries that are due: latency against queries."""
@@ -53,7 +53,7 @@ class DeliverySettings(BaseModel):
     """How long a stop waits for requests on their way; those that take longer are given back, and sent again."""
 
     patience: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
-    """How long the database may take to answer. It takes milliseconds: a connection that says nothing for so long is
+    """How long the database may take to answer. It takes milliseconds: a connection that says nothing for this time is
     dead, and another one is opened."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))

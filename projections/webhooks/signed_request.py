@@ -55,7 +55,7 @@ def _traceparent(labels: str | None) -> str | None:
 
 
 def request_to(endpoint: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:
-    """A request to an endpoint that is no delivery: of this moment, with an id of its own."""
+    """A request to an endpoint that is not a delivery: of this moment, with an id of its own."""
     now = datetime.now(UTC)
     return signed_request(
         endpoint.url, str(uuid4()), body_of(topic, now, data), secrets, at=now, headers=endpoint.headers,

@@ -3,7 +3,7 @@ Ticks: schedules that are due, sent.
 
 Schedules that are due are work that any process takes, hundreds in a transaction: it claims them, sends their ticks
 under ids made of schedule and tick, and moves them on. What does not commit is left to others, so each tick is sent
-once. What goes wrong with one is told by the schedule, and ends nothing.
+once. What goes wrong with one is stored in the schedule, and ends nothing.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def send_claimed(session: Session, limit: int = _SCHEDULES_AT_ONCE) -> tup
     """
     Claim schedules that are due, send their ticks, and move them on, in the caller's transaction.
 
-    What is wrong with a schedule is told by it (``error``), and it goes on with its next tick.
+    What is wrong with a schedule is stored in it (``error``), and it goes on with its next tick.
 
     Returns:
         The number of schedules that were claimed, and of ticks that were sent.

@@ -184,7 +184,7 @@ def footer_of(directory: Path, path: str) -> ArchivedFile:
     What a file says of itself.
 
     Raises:
-        ArchiveError: It is no Parquet file, or none that an export has described.
+        ArchiveError: It is not a Parquet file, or none that an export has described.
     """
     try:
         with open_file(directory / path) as opened:
@@ -253,7 +253,7 @@ def open_file(path: Path) -> pq.ParquetFile:
     Open a file of an archive; reading checks the checksum of every page.
 
     Raises:
-        ArchiveError: It is no Parquet file any more.
+        ArchiveError: It is not a Parquet file any more.
     """
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)

@@ -226,7 +226,7 @@ def _lost(directory: Path, former: list[int]) -> ArchiveError:
     paths = archived_paths(directory)
     if not paths and not former:
         return ArchiveError(
-            f"{directory} is no archive: it has no {NAME}; `projections archive export` makes one"
+            f"{directory} is not an archive: it has no {NAME}; `projections archive export` makes one"
         )
     named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
     return ArchiveError(

@@ -92,7 +92,7 @@ def backfill(
     Raises:
         ValueError: ``chunk`` is below 1.
         BadRow: A file cannot be read, or lacks a column.
-        PartFailed: A row is no event, does not follow the one before it, or differs from what is stored; says
+        PartFailed: A row is not an event, does not follow the one before it, or differs from what is stored; says
             which, and what to do.
     """
     if chunk < 1:

@@ -39,7 +39,7 @@ _Raw: TypeAlias = "tuple[int, Mapping[str, Any]]"
 
 
 class BadRow(ProjectionsError):
-    """A row of a file that is no event, or a file that cannot be read."""
+    """A row of a file that is not an event, or a file that cannot be read."""
 
 
 class HistoricRow(NamedTuple):
@@ -120,7 +120,7 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
     Read and check the rows of a part.
 
     Raises:
-        BadRow: The file cannot be read, or a row is no event.
+        BadRow: The file cannot be read, or a row is not an event.
     """
     with _readable(part.path):
         for number, values in _raw_rows(part, mapped):
@@ -221,7 +221,7 @@ def _json(part: FilePart, as_written: set[str]) -> Iterator[_Raw]:
                 ) from None
             if not isinstance(values, dict):
                 raise BadRow(
-                    f"{part.path}, row {number}: it is no JSON object: every line must be one, not part of a list"
+                    f"{part.path}, row {number}: it is not a JSON object: every line must be one, not part of a list"
                 )
             if any(isinstance(values.get(name), dict | list | float | int) for name in as_written):
                 # Read and written again, a number would be another one.
@@ -321,7 +321,7 @@ def _time(value: Any) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
-                f"db_timestamp {value!r:.80} is no ISO time, such as 2026-01-31T12:00:00Z"
+                f"db_timestamp {value!r:.80} is not an ISO time, such as 2026-01-31T12:00:00Z"
             ) from None
     if not isinstance(value, datetime):
         raise TypeError(f"db_timestamp must be a time, not {value!r:.80}")
@@ -360,4 +360,4 @@ def _uuid(value: Any) -> UUID | None:
     try:
         return UUID(str(value)) if not isinstance(value, bytes) else UUID(bytes=value)
     except ValueError:
-        raise ValueError(f"event_id {value!r:.80} is no UUID") from None
+        raise ValueError(f"event_id {value!r:.80} is not a UUID") from None

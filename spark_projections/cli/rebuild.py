@@ -55,7 +55,7 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
         return SliceRange.of(int(first), int(last if dash else first))
     except ValueError:
         raise click.BadParameter(
-            f"{value!r} is no range of slices: write 0-255; there are 0 to 1023"
+            f"{value!r} is not a range of slices: write 0-255; there are 0 to 1023"
         ) from None
 
 

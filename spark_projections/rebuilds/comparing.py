@@ -181,7 +181,7 @@ class Rows:
         return quote(*self._expected[table].qualified_name)
 
     def _differs(self, table: Table) -> str:
-        """By the texts, for not every type has an equality; of numbers, digits that say nothing are no difference."""
+        """By the texts, for not every type has an equality; of numbers, digits that say nothing do not count."""
         columns = self._shapes[table].columns
         casts = {c: "" if columns[c].kind is ValueKind.NUMERIC else "::text" for c in table.operations}
         return " OR ".join(

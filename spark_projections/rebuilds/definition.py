@@ -53,7 +53,7 @@ def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Proje
         What it declares, and the tables that it writes.
 
     Raises:
-        InvalidHandler: It is no projection.
+        InvalidHandler: It is not a projection.
         NotRebuildable: Its effects are outside the database, its tables are not known, or rows of the range cannot
             be told from others.
     """

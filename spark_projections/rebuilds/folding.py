@@ -73,7 +73,7 @@ _COLLECT_AFTER = 50_000
 
 
 def cloudpickle() -> Any:
-    """For what is no part of a module: PySpark's copy, for its executors have that; else the package."""
+    """For what is not a part of a module: PySpark's copy, for its executors have that; else the package."""
     with from_extra("arrow"):
         return import_module("pyspark.cloudpickle" if find_spec("pyspark") else "cloudpickle")
 

@@ -26,7 +26,7 @@ class RebuildOptions:
         skip: Go on after events that the handlers cannot handle.
         from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
         restart: Begin again, whatever an interrupted rebuild has left.
-        swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
+        swap_within: Give up when the tables have been in use for this time; run it again to go on from there.
         swap_timeout: How long the one transaction that swaps may take, for which readers and workers wait. One that
             takes longer is undone; run it again with more to go on from there.
 

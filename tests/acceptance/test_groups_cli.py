@@ -236,7 +236,7 @@ def test_a_dead_letter_is_handled_again_when_it_is_retried(dead: str) -> None:
     assert query(
         dead, "SELECT retry_id FROM projections.group_retries WHERE due_at <= clock_timestamp()"
     ) == [(1,)]
-    assert "batch 1 is no dead letter of group 'billing'" in refused(
+    assert "batch 1 is not a dead letter of group 'billing'" in refused(
         "groups", "dead", "retry", "billing", "1", "--dsn", dead
     )
 
@@ -266,7 +266,7 @@ def test_a_dead_letter_is_dropped_only_when_somebody_agrees(dead: str) -> None:
 
 
 def test_a_batch_that_is_to_be_handled_again_is_not_dropped(dead: str) -> None:
-    assert "batch 3 is no dead letter" in refused(
+    assert "batch 3 is not a dead letter" in refused(
         "groups", "dead", "drop", "billing", "3", "--yes", "--dsn", dead
     )
 
@@ -275,7 +275,7 @@ async def test_a_dead_letter_of_another_group_is_not_decided_about(database: Dat
     async with database.transaction() as session:
         await create_group(session, "other")
 
-    assert "no dead letter of group 'other'" in refused(
+    assert "not a dead letter of group 'other'" in refused(
         "groups", "dead", "retry", "other", "1", "--dsn", dead
     )
     assert "there is no group 'x'" in refused("groups", "dead", "retry", "x", "--all", "--dsn", dead)
@@ -319,8 +319,8 @@ def test_a_group_that_only_listens_is_made(dsn: str) -> None:
     [
         (["--condition", "1 +"], 2, "not a condition over e and s"),
         (["--condition", "e.seq_nr"], 2, "must be type boolean, not type bigint"),
-        (["--params", "{"], 2, "is no JSON"),
-        (["--contains", "[1]"], 2, "is no JSON object"),
+        (["--params", "{"], 2, "is not JSON"),
+        (["--contains", "[1]"], 2, "is not a JSON object"),
         (["--topic", ""], 2, "must be a string that is not empty"),
         (["--entity-type", "k,r"], 2, "entity_types has 'k,r': write 'k', 'r', each by itself"),
         (["--entity-type", "k", "--entity-type", "k"], 2, "entity_types names 'k' twice"),
@@ -461,7 +461,7 @@ def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["t", "{"], 2, "'{' is no JSON"),
+        (["t", "{"], 2, "'{' is not JSON"),
         (["", "{}"], 1, "topic must have 1 to 255 characters"),
         (["t", "--to", "9"], 2, "there is no subscription 9"),
         (["t", "--not-before", "soon"], 2, "'soon' is not a time"),

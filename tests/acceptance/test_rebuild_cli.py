@@ -164,7 +164,7 @@ def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
     [
         (["delays"], 2, "where is 'delays' defined? Add --app MODULE, or write MODULE:OBJECT"),
         (["arrivals", "--app", "flights"], 2, "no projection 'arrivals' in flights; there are delays, gated"),
-        (["flights:Delays", "--slices", "7-2000"], 2, "'7-2000' is no range of slices"),
+        (["flights:Delays", "--slices", "7-2000"], 2, "'7-2000' is not a range of slices"),
         (["flights:Delays", "--until", "yesterday"], 2, "'yesterday' is not a time"),
         (["flights:Gated", "--slices", "0-9"], 1, "the rows of table delays cannot be told apart by slice"),
     ],

@@ -157,8 +157,8 @@ async def test_what_headers_hold_is_sent_and_not_shown(
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--filter", "{"], 2, "'{' is no JSON"),
-        (["--filter", "[1]"], 2, "'[1]' is no JSON object"),
+        (["--filter", "{"], 2, "'{' is not JSON"),
+        (["--filter", "[1]"], 2, "'[1]' is not a JSON object"),
         (["--filter", '{"data": {"$regex": "x"}}'], 2, "$regex"),
         (["--header", "no colon"], 2, "'Name: value'"),
         (["--header", "Host: x"], 2, "Host"),
@@ -166,7 +166,7 @@ async def test_what_headers_hold_is_sent_and_not_shown(
         (["--timeout", "61s"], 2, "timeout"),
         (["--policy", '{"jitter": 7}'], 2, "jitter"),
         (["--policy", '{"jiter": 0}'], 2, "jiter"),
-        (["--rate-limit", "fast"], 2, "'fast' is no number"),
+        (["--rate-limit", "fast"], 2, "'fast' is not a number"),
         (["--rate-limit", "-1"], 2, "rate_limit"),
         (["--topic", "a..b"], 2, "'a..b'"),
         (["--allow-address", "10.0.0.0/99"], 2, "10.0.0.0/99"),
@@ -336,7 +336,7 @@ async def test_testing_an_endpoint_sends_one_signed_request_and_tells_the_answer
 
     assert [result.returncode for result in results] == [0, 1, 1]
     assert [result.stdout.split()[0] for result in results] == ["204", "500", "blocked_address"]
-    assert "the receiver was told to fail" in results[1].stdout
+    assert "the receiver fails on request" in results[1].stdout
     assert "--allow-address" in results[2].stdout
     assert [one.verification for one in receiver.received] == ["verified", "verified"]
     assert receiver.received[0].body.endswith(b'"data":{"n":  1}}')
@@ -426,11 +426,11 @@ def test_data_comes_from_a_file(dsn: str, add: Callable[..., Any], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("acme", "a.b", "{"), 2, "'{' is no JSON"),
+        (("acme", "a.b", "{"), 2, "'{' is not JSON"),
         (("acme", "a b"), 2, "'a b'"),
         (("", "a.b"), 2, "1 to 200 characters"),
         (("acme", "a.b", "--not-before", "2026-01-31T12:00:00"), 2, "has no zone"),
-        (("acme", "a.b", "--label", "x"), 2, "'x' is no label"),
+        (("acme", "a.b", "--label", "x"), 2, "'x' is not a label"),
     ],
 )
 def test_a_message_that_can_not_be_is_refused(

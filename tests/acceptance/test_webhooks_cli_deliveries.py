@@ -130,7 +130,7 @@ def test_a_delivery_is_shown_with_its_payload_as_written_and_its_attempts(sent: 
     one = values("deliveries", "show", sent.endpoint[:6], sent.dead, "--dsn", sent.dsn)
 
     assert 'payload    {"n":  2.0, "t": "[red]"}' in text
-    assert rows(text)[0][2:4] + rows(text)[0][5:] == ["1", "500", "the receiver was told to fail"]
+    assert rows(text)[0][2:4] + rows(text)[0][5:] == ["1", "500", "the receiver fails on request"]
     assert (one["state"], one["data"]) == ("dead", '{"n":  2.0, "t": "[red]"}')
     assert [(each["attempt_number"], each["code"]) for each in one["attempts_made"]] == [(1, "500")]
 
@@ -241,10 +241,10 @@ def test_attempts_are_filtered_and_ordered(sent: Sent) -> None:
     oldest = values("attempts", "--oldest-first", "--endpoint", "ep_", "--dsn", sent.dsn)["attempts"]
 
     assert [(row[1], row[5], row[-1]) for row in failed] == [
-        (sent.dead, "500", "the receiver was told to fail")
+        (sent.dead, "500", "the receiver fails on request")
     ]
     assert [one["event_id"] for one in oldest] == [sent.done, sent.dead]
-    assert done("attempts", "--tenant", "other", "--dsn", sent.dsn) == "no attempt fits\n"
+    assert done("attempts", "--tenant", "other", "--dsn", sent.dsn) == "no attempt matches\n"
 
 
 def test_an_attempt_is_shown_whole(sent: Sent) -> None:

@@ -168,7 +168,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
         ("nowhere.at.all:X", "there is no module 'nowhere' in "),
         ("app.inner:X", "there is no module 'app.inner' in "),
         ("app:Nope", "module 'app' has no 'Nope'; projections in 'app': Delays, Gated"),
-        ("app:Landed", "'app:Landed' is no projection: decorate the class with @projection"),
+        ("app:Landed", "'app:Landed' is not a projection: decorate the class with @projection"),
         ("app:", "'app:' is not of the form module:object or module"),
         (":Delays", "':Delays' is not of the form module:object or module"),
         (".app", "'.app' is a relative name: write the whole one"),

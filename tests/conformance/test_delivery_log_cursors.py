@@ -62,7 +62,7 @@ class TestCursors:
     async def test_a_cursor_of_the_other_list_is_refused(self, log: DeliveryLog) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
 
-        with pytest.raises(InvalidPageCursor, match="no cursor of this list"):
+        with pytest.raises(InvalidPageCursor, match="not a cursor of this list"):
             await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
 
     async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:

@@ -43,7 +43,7 @@ REFUSED: Mapping[str, tuple[Any, str]] = {
     ),
     "commas": ("plane, airport", "write several as ('plane', 'airport')"),
     "comma": ("a,", "and one whose name has a comma as ('a,',)"),
-    "text for all": ("ALL_TYPES", "for every type write ALL_TYPES, which is no text"),
+    "text for all": ("ALL_TYPES", "for every type write ALL_TYPES, which is not a text"),
     "all": ("all", "and one of this name as ('all',)"),
     "empty text": ("", "must have 1 to 255 characters"),
     "nothing": ((), "write the name of a type, several as ('plane', 'airport'), or ALL_TYPES for every one"),

@@ -140,8 +140,8 @@ def group_not_async(self: Any, session: Session, events: Any) -> None: ...
             lambda: handles_group(Landed)(each),
             r"has 4 parameters: write it as async def each\(self, session, events\)",
         ),
-        (lambda: handles(dict)(each), "no payload model; handles\\(\\) takes a pydantic model class"),
-        (lambda: handles(Landed(carrier="UA"))(each), "no payload model"),
+        (lambda: handles(dict)(each), "not a payload model; handles\\(\\) takes a pydantic model class"),
+        (lambda: handles(Landed(carrier="UA"))(each), "not a payload model"),
         (lambda: declare(a=marked(each, Landed), start=not_async), "start is called around its work"),
         (declare, "Declared handles no event: mark a method with @handles"),
         (
@@ -149,8 +149,8 @@ def group_not_async(self: Any, session: Session, events: Any) -> None: ...
             "both a and b handle event type 'Landed'",
         ),
         (lambda: declare(a=marked(each, Landed), b=marked(changes, Departed)), "mixes kinds of handlers"),
-        (lambda: projection_of(Landed), "is no projection: decorate its class with @projection"),
-        (lambda: projection_of(object()), "is no projection"),
+        (lambda: projection_of(Landed), "is not a projection: decorate its class with @projection"),
+        (lambda: projection_of(object()), "is not a projection"),
     ],
 )
 def test_a_wrong_declaration_says_what_to_write(mark: Any, message: str) -> None:

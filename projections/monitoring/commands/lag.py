@@ -14,6 +14,7 @@ from projections.terminal.ages import age, failing_above
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import FailAbove
 from projections.terminal.output import (
+    NO_PROJECTION,
     Answer,
     Columns,
     PartOf,
@@ -21,7 +22,7 @@ from projections.terminal.output import (
     owner_of,
     picked,
     printable,
-    table_of,
+    table_or,
     type_keys,
 )
 
@@ -116,7 +117,8 @@ def _shown(found: Snapshot, by: By) -> Iterator[str | Table]:
         "slice": lambda: [PartOf(each, one) for each in found.projections for one in _behind(each)],
         "worker": lambda: _held(found),
     }
-    yield table_of(_COLUMNS[by], rows[by](), {"lag"})
+    nothing = "no slice has anything to handle" if found.projections else NO_PROJECTION
+    yield table_or(nothing, _COLUMNS[by], rows[by](), {"lag"})
     for each in found.projections if by == "slice" else ():
         idle = len(each.slices) - len(_behind(each))
         yield printable(f"projection {each.name!r}: {idle:,} slices with nothing to handle")

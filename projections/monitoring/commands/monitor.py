@@ -105,7 +105,7 @@ def _checked(origins: Sequence[str]) -> Sequence[str]:
         parts = urlsplit(origin)
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/"):
             raise click.BadParameter(
-                f"{origin!r} is no origin: write https://monitor.example.com, without a path",
+                f"{origin!r} is not an origin: write https://monitor.example.com, without a path",
                 param_hint="--origin",
             )
     return origins

@@ -130,7 +130,7 @@ async def rescale(session: Session, /, name: str, *, ranges: NewRanges) -> Answe
     """
     Cut the slices of a group into another number of ranges, while it is read.
 
-    So many consumers can read for it at a time. Nothing is lost: what is in flight comes again, and a range that is
+    Each range has one reader at a time. Nothing is lost: what is in flight comes again, and a range that is
     made of parts begins at the lowest of their cursors. The consumers share the new ranges within a heartbeat.
     """
     before = await cursors(session, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, NamedTuple
 
@@ -124,8 +123,10 @@ async def list_(session: Session, /, condition_id: _Condition = None, *, limit: 
         if row["quarantined_at"] is not None or row["since"] is not None
     ]
     notes = [*tell_more(found, limit), *map(_note, behind)]
-    answer = listing("waiting", found, _COLUMNS, *notes, behind=behind, more=len(found) == limit)
-    return answer if found else replace(answer, shown=notes or ["no event waits for a condition"])
+    nothing = "no event waits for a condition"
+    return listing(
+        "waiting", found, _COLUMNS, *notes, nothing=nothing, behind=behind, more=len(found) == limit
+    )
 
 
 @waiting.command()

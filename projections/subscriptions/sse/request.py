@@ -1,4 +1,4 @@
-"""A request for a stream as hooks see it, without a framework, and answers that are no stream."""
+"""A request for a stream as hooks see it, without a framework, and answers that are not a stream."""
 
 from __future__ import annotations
 

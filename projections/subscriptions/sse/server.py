@@ -96,7 +96,7 @@ class EventStream:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """
-        End all streams at the end of the block, or when the process is told to end.
+        End all streams at the end of the block, or when the process is to end.
 
         For the lifespan of an application that this one is mounted in; by itself it does that alone.
         """

@@ -41,7 +41,7 @@ def read_members(text: str, most: int) -> dict[str, Member]:
     Read an object of so many fields at most, and keep the text of each.
 
     Raises:
-        ValueError: It is no JSON, no object, or has a field twice or too many.
+        ValueError: It is not JSON, not an object, or has a field twice or too many.
     """
     members: dict[str, Member] = {}
     try:
@@ -80,7 +80,7 @@ def write_json(value: Any) -> str:
 
 
 def kept(text: str) -> RawJson:
-    """A stored payload, to be written as it is; what is no JSON, as a string."""
+    """A stored payload, to be written as it is; what is not JSON, as a string."""
     try:
         from_json(text, allow_inf_nan=False)
     except ValueError:
@@ -132,7 +132,7 @@ def _blank(text: str, place: int) -> int:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _integer(text: str) -> int | float:

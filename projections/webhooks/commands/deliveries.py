@@ -255,7 +255,7 @@ async def _listed(
     pending = any(one.state == "pending" for one in found)
     return listing(
         name, found, _COLUMNS, *next_page(more),
-        nothing="no delivery fits", without={*same, *(() if pending else ("next",))}, next=more,
+        nothing="no delivery matches", without={*same, *(() if pending else ("next",))}, next=more,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> float |
     try:
         return float(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no number; write none for no limit") from None
+        raise click.BadParameter(f"{value!r} is not a number; write none for no limit") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ async def change(
 
 async def _listed(session: Session, name: str | None = None) -> Answer:
     found = [one for one in await bounds(session) if name in {None, one.name}]
-    return listing("limits", found, _COLUMNS, numbers={"least", "most"})
+    return listing("limits", found, _COLUMNS, nothing="there are no limits", numbers={"least", "most"})
 
 
 def _number(name: str | None, limit: str | None) -> Any:

@@ -26,7 +26,7 @@ _KEPT = 1
 
 def _share(_: click.Context, __: click.Parameter, value: float) -> float:
     if math.isnan(value):  # which is within any range
-        raise click.BadParameter("nan is no share: write 0 to 1, such as 0.3")
+        raise click.BadParameter("nan is not a share: write 0 to 1, such as 0.3")
     return value
 
 

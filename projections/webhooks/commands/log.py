@@ -108,7 +108,7 @@ async def list_attempts(
     # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
     return listing(
         "attempts", [one.attempt for one in page.data], ATTEMPT_COLUMNS, *wanted.cursors(page),
-        nothing="no attempt fits", values=attempt_values, numbers={"took"},
+        nothing="no attempt matches", values=attempt_values, numbers={"took"},
         without={"id", "topic", *wanted.same}, next=page.next, prev=page.prev,
     )  # fmt: skip
 
@@ -155,7 +155,7 @@ async def list_events(database: Database, /, *, wanted: _Page) -> Answer:
     """List events, the newest first."""
     page = await PostgresLog(database).list_events(EventsRequest(**await wanted.request(database)))
     return listing(
-        "events", page.data, _EVENT_COLUMNS, *wanted.cursors(page), nothing="no event fits",
+        "events", page.data, _EVENT_COLUMNS, *wanted.cursors(page), nothing="no event matches",
         next=page.next, prev=page.prev,
     )  # fmt: skip
 

@@ -99,7 +99,7 @@ async def metrics(
         ]
     }
     if not found.data:
-        return Answer(values, ["there is nothing in the log of that time"])
+        return Answer(values, ["the log has nothing from that time"])
     columns, titles = _columns(found), {_title(name) for name in found.data[0].measures}
     more = f"there is more: only {found.row_limit:,} lines are shown"
     return Answer(values, [table_of(columns, found.data, titles), *([more] if found.truncated else [])])

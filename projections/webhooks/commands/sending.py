@@ -23,7 +23,7 @@ def _labels(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
     for value in values:
         name, equals, content = value.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{value!r} is no label: write NAME=VALUE")
+            raise click.BadParameter(f"{value!r} is not a label: write NAME=VALUE")
         labels.append((name, content))
     return labels
 

@@ -37,7 +37,7 @@ async def test(
     """
     Send one signed request to an endpoint from here, whatever its state, and show the answer.
 
-    It is no delivery: nothing is logged or tried again, and its failures are not counted. The receiver sees it as
+    It is not a delivery: nothing is logged or tried again, and its failures are not counted. The receiver sees it as
     any other, with a `webhook-id` of its own.
 
     \b

@@ -99,7 +99,7 @@ class Cursors:
         head = _HEAD.fullmatch(_text(cursor))
         if head is None or head["resource"] != self.resource:
             raise InvalidPageCursor(
-                f"{_shown(cursor)} is no cursor of this list: pass what a page of it said"
+                f"{_shown(cursor)} is not a cursor of this list: pass what a page of it said"
             )
         if int(head["version"]) != VERSION:
             raise InvalidPageCursor(
@@ -159,14 +159,14 @@ def _text(cursor: str) -> str:
     number = 0
     for digit in cursor:
         if digit not in _VALUES:
-            raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: it has {digit!r}")
+            raise InvalidPageCursor(f"{_shown(cursor)} is not a cursor: it has {digit!r}")
         number = number * 62 + _VALUES[digit]
     try:
         text = number.to_bytes((number.bit_length() + 7) // 8).decode()
     except UnicodeDecodeError:
-        raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: pass what a page said") from None
+        raise InvalidPageCursor(f"{_shown(cursor)} is not a cursor: pass what a page said") from None
     if "\0" in text:
-        raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: it has a NUL")
+        raise InvalidPageCursor(f"{_shown(cursor)} is not a cursor: it has a NUL")
     return text
 
 

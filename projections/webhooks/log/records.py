@@ -158,7 +158,7 @@ class ListRequest:
         The values of a filter, each once and in order; None where it lets all.
 
         Raises:
-            InvalidValue: A value is no string, or one that nothing can have.
+            InvalidValue: A value is not a string, or one that nothing can have.
         """
         given: Iterable[str] | None = getattr(self, name)
         if isinstance(given, str):
@@ -185,7 +185,7 @@ def checked_text(name: str, value: object) -> str:
     Return a text, if the database can store it.
 
     Raises:
-        InvalidValue: It is no string, or has a NUL or half of a character.
+        InvalidValue: It is not a string, or has a NUL or half of a character.
     """
     if not isinstance(value, str):
         raise InvalidQuery(f"{name} is a string, not {value!r}")

@@ -14,7 +14,7 @@ BEGIN
     SELECT i.* INTO _index FROM pg_index AS i WHERE i.indrelid = p_table AND i.indisprimary;
     _reason := CASE
         WHEN _class.oid IS NULL THEN 'there is no such table'
-        WHEN _class.relkind NOT IN ('r', 'p') THEN 'it is no table, but ' || CASE _class.relkind
+        WHEN _class.relkind NOT IN ('r', 'p') THEN 'it is not a table, but ' || CASE _class.relkind
             WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table'
             WHEN 'S' THEN 'a sequence' WHEN 'c' THEN 'a type' ELSE 'an index' END
         WHEN _class.relpersistence = 't' THEN 'it is temporary'

@@ -33,7 +33,7 @@ BEGIN
             AND (t.typtype <> 'b' OR t.typnamespace <> 'pg_catalog'::regnamespace OR a.attgenerated <> '')
         )
     ) THEN
-        RAISE EXCEPTION 'projections_import is no plain table with columns of PostgreSQL''s own types'
+        RAISE EXCEPTION 'projections_import is not a plain table with columns of PostgreSQL''s own types'
         USING ERRCODE = 'PJ003', HINT = 'Make it as journal/importing.py does: no index, trigger, rule or policy.';
     END IF;
     -- Imports follow one another, so that their numbers are in the order of their commits.

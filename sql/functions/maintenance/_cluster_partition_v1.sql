@@ -22,7 +22,7 @@ BEGIN
     SELECT p.* INTO _partition FROM projections.partitions AS p
     WHERE p.table_name = 'events' AND p.name = p_name;
     IF _partition.from_timestamp IS NULL OR _partition.to_timestamp IS NULL THEN
-        RAISE EXCEPTION '% is no time partition of projections.events', quote_literal(p_name) USING ERRCODE = '42704';
+        RAISE EXCEPTION '% is not a time partition of projections.events', quote_literal(p_name) USING ERRCODE = '42704';
     ELSIF _partition.to_timestamp > clock_timestamp() THEN
         RAISE EXCEPTION 'partition % is not closed: it takes events until %', p_name, _partition.to_timestamp USING ERRCODE = '55000';
     END IF;

@@ -28,7 +28,7 @@ BEGIN
     SELECT p.* INTO _partition FROM projections.partitions AS p
     WHERE p.name = p_name AND p.to_timestamp <= clock_timestamp();
     IF NOT FOUND THEN
-        RAISE EXCEPTION '% is no partition whose time is over', quote_literal(p_name) USING ERRCODE = 'PJ070';
+        RAISE EXCEPTION '% is not a partition whose time is over', quote_literal(p_name) USING ERRCODE = 'PJ070';
     END IF;
 
     -- Whoever would write to the partition waits from here on: imports before they have locked anything else.

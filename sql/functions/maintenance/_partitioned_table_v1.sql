@@ -14,7 +14,7 @@ BEGIN
     INNER JOIN projections.partition_settings AS s ON s.table_name = p_table
     WHERE t.partrelid = to_regclass(format('projections.%I', p_table));
     IF NOT FOUND THEN
-        RAISE EXCEPTION '% is no table with partitions in time', quote_literal(p_table)
+        RAISE EXCEPTION '% is not a table with partitions in time', quote_literal(p_table)
         USING ERRCODE = 'PJ070', HINT = 'There are events, matches, webhook_events and webhook_attempts.';
     END IF;
 END;

@@ -40,7 +40,7 @@ BEGIN
         WHEN data_exception OR syntax_error_or_access_rule_violation OR plpgsql_error OR cardinality_violation
         OR case_not_found OR feature_not_supported OR invalid_schema_name OR external_routine_exception THEN
             GET STACKED DIAGNOSTICS _context = PG_EXCEPTION_CONTEXT;
-            -- What the caller may not do is no fault of the condition.
+            -- What the caller may not do is not the fault of the condition.
             IF SQLSTATE = '42501' AND strpos(_context, 'PL/pgSQL function projections_conditions.') = 0 THEN
                 RAISE;
             END IF;

@@ -1,4 +1,4 @@
--- Raises PJ080 for what is no condition; returns whether it looks at nothing of an event but its type, and whether it looks at
+-- Raises PJ080 for what is not a condition; returns whether it looks at nothing of an event but its type, and whether it looks at
 -- the subscription. It is parsed as the definition of a view, which is never planned or run. _compile_condition_v1 calls it, and
 -- undoes all that it did.
 CREATE OR REPLACE FUNCTION projections._check_condition_v1(

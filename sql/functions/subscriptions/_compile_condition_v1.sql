@@ -2,7 +2,7 @@
 -- they are for; returns whether it looks at nothing of an event but its type. Belongs to the role projections_matcher, as do
 -- the functions that it makes: what a condition can do is what that role can do, from the first time it is parsed.
 --
--- Raises PJ080 when it is no single boolean expression over e and s, or does more than to look at them.
+-- Raises PJ080 when it is not a single boolean expression over e and s, or does more than to look at them.
 CREATE OR REPLACE FUNCTION projections._compile_condition_v1(p_condition_id integer, p_sql text)
 RETURNS boolean
 LANGUAGE plpgsql

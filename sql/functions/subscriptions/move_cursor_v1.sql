@@ -47,7 +47,7 @@ BEGIN
     ELSIF NOT EXISTS (
         SELECT FROM projections.matches AS m WHERE m.group_id = _range.group_id AND m.match_id = p_cursor
     ) THEN
-        RAISE EXCEPTION '% is no match of group %', p_cursor, quote_literal(p_group)
+        RAISE EXCEPTION '% is not a match of group %', p_cursor, quote_literal(p_group)
         USING ERRCODE = 'PJ084', HINT = 'A cursor is the match_id of a row that was read for this group.';
     END IF;
     IF p_handlers IS NOT NULL AND p_handler IS NULL THEN

@@ -2,7 +2,7 @@
 -- publisher's own source ('publisher/NAME', entity type 'published'): their order is kept, and a million of them are one source.
 -- Processes that publish at the same time each have a name of their own, or wait for one another.
 --
--- Arrays run in parallel. Events that are for one subscription, or for later, have the tag 'directed': they are no history for
+-- Arrays run in parallel. Events that are for one subscription, or for later, have the tag 'directed': they are not history for
 -- others. With p_subscription_ids an event goes to that subscription alone; with p_not_before it is matched
 -- then, and no earlier. Raises PJ081 where that is invalid or a topic is a pattern, and what append_events_v1 raises.
 -- It has the rights of the schema's owner, as append_events_v1 has.

@@ -38,7 +38,7 @@ BEGIN
         USING ERRCODE = 'PJ081', HINT = 'See projections subscriptions waiting list: have them asked again or drop them, or rewind to '
             'that time or an earlier one.';
     END IF;
-    -- What is due and not matched yet is no history: it comes to those who start before it was due.
+    -- What is due and not matched yet is not history: it comes to those who start before it was due.
     SELECT coalesce(min(greatest(d.not_before, d.db_timestamp)), 'infinity') INTO _due
     FROM projections.directed_events AS d WHERE NOT d.matched AND d.not_before <= p_to;
     UPDATE projections.subscriptions AS s

@@ -2,7 +2,7 @@
 -- circuits of their endpoints.
 --
 -- What stands in an order's way is what is open, or dead where the endpoint blocks: _fan_out_v1 and _release_waiting_v1 ask it in
--- the same words. It is no function of its own: webhook_deliveries_order_idx serves only a query that its states stand in, and
+-- the same words. It is not a function of its own: webhook_deliveries_order_idx serves only a query that its states stand in, and
 -- a function that pins its search_path is never written into the query that calls it.
 CREATE OR REPLACE FUNCTION projections._follow_on_v1(p_delivery_ids bigint[])
 RETURNS void

@@ -140,7 +140,7 @@ wrong_dsn("a DSN of another kind", "mysql://user:secret@localhost/db")
 wrong_dsn("a DSN with / in the password", "postgresql://user:secret/more@localhost/db")
 wrong_dsn("a DSN with @ in the password", "postgresql://user:secret@more@localhost/db")
 wrong_dsn("a DSN with white space", "postgresql://user:secret more@localhost/db")
-wrong_dsn("a DSN with a port that is no number", "postgresql://user:secret@localhost:http/db")
+wrong_dsn("a DSN with a port that is not a number", "postgresql://user:secret@localhost:http/db")
 
 
 @case("Ctrl-C while a worker runs")

@@ -214,7 +214,7 @@ async def run_once(database: Database, *definitions: Any, **options: Any) -> Non
     await run(database, *definitions, until_caught_up=True, **chosen)
 
 
-@case("an object that is no projection")
+@case("an object that is not a projection")
 async def _(bench: Bench) -> str:
     async with bench.connect() as database:
         return await told(run_once(database, Landed))

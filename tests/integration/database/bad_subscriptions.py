@@ -39,14 +39,14 @@ def refused_subscription(what: str, group: str = "g", **options: Any) -> None:
     refused(what, lambda session: subscribe(session, group, **options))
 
 
-refused_subscription("a condition that is no SQL", condition="e.topic = = 'a'")
+refused_subscription("a condition that is not SQL", condition="e.topic = = 'a'")
 refused_subscription("a condition on a column that is not there", condition="e.colour = 'red'")
 refused_subscription("a condition that is not boolean", condition="e.seq_nr + 1")
 refused_subscription("an empty condition", condition=" ")
 refused_subscription("a condition of two statements", condition="true; DROP TABLE x")
 refused_subscription("a condition that reads a table", condition="EXISTS (SELECT FROM projections.sources)")
 refused_subscription("a condition that calls what may do harm", condition="pg_sleep(1) IS NULL")
-refused_subscription("params that are no object", params=["a"])
+refused_subscription("params that are not an object", params=["a"])
 refused_subscription("contents with an operator", contains={"amount": [{"$gte": 100}]})
 refused_subscription("params of 1 MB", params={"a": "x" * 1_000_000})
 refused_subscription("an empty list of topics", topics=[])
@@ -118,7 +118,7 @@ def refused_handler(what: str, *names: str, **options: Any) -> None:
 
 refused_handler("an empty list of retries", "h", retries=[])
 refused_handler("a negative pause of a retry", "h", retries=[60, -1])
-refused_handler("a timeout that is no time", "h", timeout="soon")
+refused_handler("a timeout that is not a time", "h", timeout="soon")
 refused_handler("a handler registered twice", "h", "h")
 
 

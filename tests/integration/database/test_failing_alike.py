@@ -168,7 +168,7 @@ async def test_events_of_other_types_that_are_handled_between_do_not_hide_it(jou
 
 
 async def test_a_source_that_fails_again_counts_once(journal: Database) -> None:
-    """A streak is of sources: one that is retried by hand, or met again after a restart, is no second one."""
+    """A streak is of sources: one that is retried by hand, or met again after a restart, is not a second one."""
     streak = Streak(1)
 
     assert [streak.failed("t", "Failure", source) for source in ("a", "a", "a", "b", "b", "c")] == [

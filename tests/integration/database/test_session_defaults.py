@@ -70,7 +70,7 @@ async def test_a_statement_alone_sees_what_others_commit(strict: Database) -> No
 
 @pytest.fixture
 async def backslashes(dsn: str) -> AsyncIterator[Database]:
-    """A database in which a backslash in a text is no backslash."""
+    """A database in which a backslash in a text is not a backslash."""
     await with_default(dsn, "standard_conforming_strings = off")
     async with connect(dsn) as database:
         await execute(database, "SELECT set_config('escape_string_warning', 'off', FALSE)")

@@ -152,7 +152,7 @@ async def test_a_capture_commits_with_its_transaction(dsn: str, driver: Any) -> 
             r"quote_ident\(text\) is not a function\(text, jsonb",
         ),
         ("orders", {"insert": False, "update": False, "delete": False}, "capture at least one of"),
-        ("orders_pkey", {}, "cannot capture public.orders_pkey: it is no table, but an index"),
+        ("orders_pkey", {}, "cannot capture public.orders_pkey: it is not a table, but an index"),
     ],
 )
 async def test_what_can_not_be_captured_is_named(

@@ -166,7 +166,9 @@ def test_a_foreign_table_is_refused(connection: Connection) -> None:
     connection.execute("CREATE SERVER s FOREIGN DATA WRAPPER w")
     connection.execute("CREATE FOREIGN TABLE t (id integer) SERVER s")
 
-    with pytest.raises(psycopg.Error, match=r"cannot capture public\.t: it is no table, but a foreign table"):
+    with pytest.raises(
+        psycopg.Error, match=r"cannot capture public\.t: it is not a table, but a foreign table"
+    ):
         capture(connection, "t")
 
 

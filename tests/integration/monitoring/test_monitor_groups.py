@@ -102,7 +102,7 @@ async def test_a_dead_letter_is_dropped(group: Database) -> None:
 async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: str) -> None:
     answered = await act_alone(group, action, group="g", retry_id=3)
 
-    assert (answered.status_code, "no dead letter" in answered.json()["error"]) == (409, True)
+    assert (answered.status_code, "not a dead letter" in answered.json()["error"]) == (409, True)
     assert await fetchval(
         group, "SELECT due_at > clock_timestamp() FROM projections.group_retries WHERE retry_id = 3"
     )

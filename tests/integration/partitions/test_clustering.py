@@ -74,7 +74,7 @@ async def test_open_partition_is_refused_by_the_database(journal: Database) -> N
 
     with pytest.raises(DatabaseError, match=f"partition {running} is not closed"):
         await value(journal, "SELECT projections._cluster_partition_v1($1)", running)
-    with pytest.raises(DatabaseError, match="'nothing' is no time partition"):
+    with pytest.raises(DatabaseError, match="'nothing' is not a time partition"):
         await value(journal, "SELECT projections._cluster_partition_v1('nothing')")
 
 

@@ -130,7 +130,7 @@ async def test_role_that_does_not_own_the_schema_changes_no_setting(database: Da
 
 
 async def test_function_knows_tables_with_partitions_alone(database: Database) -> None:
-    with pytest.raises(DatabaseError, match="'sources' is no table with partitions in time") as refused:
+    with pytest.raises(DatabaseError, match="'sources' is not a table with partitions in time") as refused:
         await fetchval(
             database, "SELECT projections._create_partition_v1($1, $2, 'sources')", PAST, PAST + DAY
         )

@@ -319,7 +319,7 @@ async def test_function_refuses_what_is_no_closed_partition(journal: Database, n
         journal, "SELECT name FROM projections.partitions WHERE to_timestamp > clock_timestamp() LIMIT 1"
     )
 
-    with pytest.raises(DatabaseError, match="is no partition whose time is over") as refused:
+    with pytest.raises(DatabaseError, match="is not a partition whose time is over") as refused:
         await fetchval(
             journal,
             "SELECT projections._drop_partition_v1($1, TRUE)",

@@ -43,14 +43,14 @@ async def test_one_event_where_a_list_is_due(dsn: str, database: Database) -> No
             with pytest.raises(InvalidEvent, match=r"append takes a list.*write append\(…, \[event\]\)"):
                 await append(session, given)  # type: ignore[arg-type]
         with pytest.raises(
-            InvalidEvent, match=r"dict is no event: write Event\(source_id, payload, entity_type=…\)"
+            InvalidEvent, match=r"dict is not an event: write Event\(source_id, payload, entity_type=…\)"
         ):
             await append(session, [{"a": 1}])  # type: ignore[list-item]
         with pytest.raises(InvalidEvent, match=r"write publish_all\(…, \[publication\]\)"):
             await publish_all(session, Publication("t", {}))  # type: ignore[arg-type]
-        with pytest.raises(InvalidEvent, match=r"tuple is no Publication: write Publication\("):
+        with pytest.raises(InvalidEvent, match=r"tuple is not a Publication: write Publication\("):
             await publish_all(session, [("t", {})])  # type: ignore[list-item]
-    with pytest.raises(InvalidEvent, match=r"Event is no HistoricEvent: write HistoricEvent\("):
+    with pytest.raises(InvalidEvent, match=r"Event is not a HistoricEvent: write HistoricEvent\("):
         await import_events(database, [EVENT])  # type: ignore[list-item]
     with pytest.raises(InvalidEvent, match=r"import_events takes a list, not one HistoricEvent"):
         await import_events(database, HISTORIC)  # type: ignore[arg-type]

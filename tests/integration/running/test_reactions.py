@@ -243,7 +243,7 @@ def test_a_reaction_that_could_not_be_called_is_refused() -> None:
             @reacts(Happened)
             async def again(self, session: Session, event: Happened, envelope: EventEnvelope) -> None: ...
 
-    with pytest.raises(InvalidHandler, match="no payload model"):
+    with pytest.raises(InvalidHandler, match="not a payload model"):
         reacts(dict)(Reacting.tell)  # type: ignore[type-var]
 
 

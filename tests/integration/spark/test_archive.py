@@ -308,7 +308,7 @@ async def test_partitions_that_left_the_journal_are_counted(
 
 
 def test_directory_without_a_manifest_is_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"is no archive: it has no _manifest\.json"):
+    with pytest.raises(ArchiveError, match=r"is not an archive: it has no _manifest\.json"):
         verify_archive(tmp_path)
 
 

@@ -155,7 +155,7 @@ _BAD: dict[str, tuple[dict[str, Any], str]] = {
         record("N2", db_timestamp="2020-01-01T00:00:00"),
         r"row 2 \(source 'N2'\): .* is naive: give it",
     ),
-    "no time": (record("N2", db_timestamp="yesterday"), "db_timestamp 'yesterday' is no ISO time"),
+    "no time": (record("N2", db_timestamp="yesterday"), "db_timestamp 'yesterday' is not an ISO time"),
     "no JSON": (record("N2", payload="{a: 1}"), r"row 2: source 'N2': payload is not JSON"),
     "no JSON in metadata": (record("N2", metadata="{"), "metadata is not JSON"),
     "NaN": (record("N2", payload='{"a": NaN}'), "payload is not JSON"),
@@ -166,7 +166,7 @@ _BAD: dict[str, tuple[dict[str, Any], str]] = {
     "long number": (record("N2", seq_nr="9" * 5000), "seq_nr must be a whole number from 1 on"),
     "no number": (record("N2", seq_nr="one"), "seq_nr must be a whole number from 1 on"),
     "no version": (record("N2", version="0"), "version must be a whole number from 1 on"),
-    "no UUID": (record("N2", event_id="7"), "event_id '7' is no UUID"),
+    "no UUID": (record("N2", event_id="7"), "event_id '7' is not a UUID"),
     "no tags": (record("N2", tags="x,y"), "tags must be a JSON list of texts"),
     "long id": (record("N" * 256), "source_id must have 1 to 255 characters"),
     "before 1970": (
@@ -203,7 +203,7 @@ async def test_naive_timestamps_of_a_parquet_file_are_refused(dsn: str, tmp_path
     ("name", "content", "message"),
     [
         ("a.json", '{"source_id": "N1"', "row 1: .*every line must be one JSON object"),
-        ("a.json", "[1]\n", "row 1: it is no JSON object"),
+        ("a.json", "[1]\n", "row 1: it is not a JSON object"),
         (
             "a.json",
             f'{{"source_id":"N1","event_type":"A","db_timestamp":"2020-01-01T00:00:00Z","payload":[{"9" * 5000}]}}',

@@ -473,7 +473,7 @@ async def test_payloads_that_take_long_to_read_are_no_conditions_fault(database:
 
 
 async def test_a_cancelled_batch_of_due_events_is_matched_again(database: Database) -> None:
-    """An error that is no condition's sets none apart, and what it undid is done by the next."""
+    """An error that is not a condition's sets none apart, and what it undid is done by the next."""
     await subscribe(database, "e.seq_nr > 0")
     await publish(database, "t", not_before=[datetime.now(UTC) - timedelta(seconds=1)])
     await execute(database, "ALTER TABLE projections.matches ADD CONSTRAINT never CHECK (FALSE) NOT VALID")

@@ -388,7 +388,10 @@ async def test_a_cursor_must_be_a_match_of_the_group_and_may_not_go_back(databas
 
         await move_cursor(session, "g", held, own[1])
 
-        for cursor, message in ((others[1], "is no match of group 'g'"), (own[0], f"is at {own[1]} already")):
+        for cursor, message in (
+            (others[1], "is not a match of group 'g'"),
+            (own[0], f"is at {own[1]} already"),
+        ):
             with pytest.raises(InvalidCursor, match=message):
                 await move_cursor(session, "g", held, cursor)
     assert await cursors_of(database) == [own[1]]

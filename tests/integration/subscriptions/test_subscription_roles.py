@@ -97,7 +97,7 @@ def own_server(postgres_run: Run) -> Iterator[str]:
 
 
 def owner(own_server: str, attributes: str) -> str:
-    """A database, and the DSN of its owner, who is no superuser."""
+    """A database, and the DSN of its owner, who is not a superuser."""
     with psycopg.connect(own_server, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE app LOGIN NOSUPERUSER {attributes}".encode())
         connection.execute("CREATE DATABASE app OWNER app")

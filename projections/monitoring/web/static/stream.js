@@ -1,6 +1,6 @@
 /** What the monitor sends: one connection of this browser, for all of its tabs where it can share one. */
 
-/** Milliseconds after which an answer that is no stream, such as a proxy's 502, is followed by another attempt. */
+/** Milliseconds after which an answer that is not a stream, such as a proxy's 502, is followed by another attempt. */
 const AGAIN = 2000;
 
 /** A connection to the monitor, which comes again by itself. */
@@ -18,7 +18,7 @@ export class Stream {
     for (const kind of ["history", "message"]) source.addEventListener(kind, ({ data }) => this.tell({ kind, data }));
     source.addEventListener("error", () => {
       this.tell({ kind: "lost" });
-      // A browser gives up after an answer that is no stream.
+      // A browser gives up after an answer that is not a stream.
       if (source.readyState === EventSource.CLOSED) this.timer = setTimeout(() => this.open(), AGAIN);
     });
   }

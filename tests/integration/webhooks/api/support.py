@@ -79,7 +79,7 @@ class Api:
             method: Of HTTP.
             path: With its query.
             body: JSON.
-            status: What the answer must have; None for any that is no fault of the server.
+            status: What the answer must have; None for any that is not the fault of the server.
             options: For httpx.
         """
         if body is not None:
