@@ -17,6 +17,8 @@ import pytest
 
 from journal import ConnectionSettings, Database, ProjectionsError, connect, schema
 from journal.embedded import EmbeddedServer
+from tests.fixtures import bad_databases, bad_subscriptions, bad_webhooks  # noqa: F401 - they register their cases
+from tests.fixtures.bad_input import CASES, Bench
 from tests.fixtures.commands import ROOT, environment, projections
 from tests.fixtures.postgres import Run, binaries_for
 from tests.fixtures.projections import (
@@ -31,8 +33,6 @@ from tests.fixtures.projections import (
     running,
     until_effects,
 )
-from tests.integration.database import bad_databases, bad_subscriptions, bad_webhooks  # noqa: F401 - they register their cases
-from tests.integration.database.bad_input import CASES, Bench
 
 SECRET = "hunter2secret"
 TABLE = re.compile(r"^\| (?P<what>.+?) \| (?P<ticks>`+)(?P<message>.*?) ?(?P=ticks) \| .+ \|$", re.MULTILINE)

@@ -14,12 +14,12 @@ import pytest
 from journal import ConnectionSettings, connect, schema
 from journal.embedded import EmbeddedServer
 from journal.embedded.binaries import from_system
+from tests.fixtures.hot_paths import BEFORE, FILL, PATHS
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.plans import explained, prepare
 from tests.fixtures.postgres import SETTINGS
 from tests.fixtures.projections import fetchval
 from tests.integration.database.test_session_defaults import with_default
-from tests.integration.schema.hot_paths import BEFORE, FILL, PATHS
 from tests.integration.schema.test_search_path import UNSET
 
 NEEDED = "needs a PostgreSQL with LLVM: install Debian's package postgresql"

@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.fixtures.hot_paths import BEFORE, FILL, NO_VACUUM, PATHS, SOURCES, SWAP, SWEEPS, rebuilt
 from tests.fixtures.plans import Explained, explained, looked_at, prepare, shown
 from tests.fixtures.postgres import Databases
-from tests.integration.schema.hot_paths import BEFORE, FILL, NO_VACUUM, PATHS, SOURCES, SWAP, SWEEPS, rebuilt
 
 KEPT, STALE, RIGHT = "plans kept since all was empty", "statistics of empty tables", "right statistics"
 KEPT_NEW, NONE = "plans kept since all was new", "no statistics"

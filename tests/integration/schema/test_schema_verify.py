@@ -20,11 +20,11 @@ from journal.schema import verifying
 from journal.schema.catalogue import Catalogue, read_catalogue
 from journal.schema.verifying import compare
 from tests.fixtures.failover import Server, pair
+from tests.fixtures.manual_changes import CHANGES, PARTITION
 from tests.fixtures.postgres import Databases, client
 from tests.fixtures.schema import (
     run,
 )
-from tests.integration.schema.manual_changes import CHANGES, PARTITION
 
 
 def psql(dsn: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from journal import Database
-from tests.integration.webhooks.api.support import ADMIN, TOKENS, Api, Rows, Unasked, application, rows_of
+from tests.fixtures.webhooks_api import ADMIN, TOKENS, Api, Rows, Unasked, application, rows_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from journal import Database
 from projections.webhooks.api import ApiSettings
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhooks.api.support import BODIES, TOKENS, Api, Rows, Unasked, application
+from tests.fixtures.webhooks_api import BODIES, TOKENS, Api, Rows, Unasked, application
 
 JSON = {"content-type": "application/json"}
 MESSAGE = {"topic": "a.b", "data": {}}

@@ -14,7 +14,7 @@ from journal import Database
 from projections.webhooks.api import ApiSettings
 from projections.webhooks.api.tenant_limits import TenantLimits
 from projections.webhooks.endpoint_bounds import change_bound
-from tests.integration.webhooks.api.support import ADMIN, TOKENS, Api, application
+from tests.fixtures.webhooks_api import ADMIN, TOKENS, Api, application
 
 SETTINGS = ApiSettings(endpoints_per_tenant=2, schedules_per_tenant=1)
 ENDPOINT = {"url": "https://example.com/hook"}

@@ -10,7 +10,7 @@ from journal import Database
 from projections.webhooks.api import ApiSettings, Caller
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhooks.api.support import BODIES, Api, Rows, application, filled
+from tests.fixtures.webhooks_api import BODIES, Api, Rows, application, filled
 
 CHANGING = [each for each in OPERATIONS if each.method != "GET"]
 FORGED: dict[str, dict[str, str]] = {

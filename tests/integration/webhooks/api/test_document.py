@@ -22,7 +22,7 @@ from projections.webhooks.deliveries import Delivery
 from projections.webhooks.log import DataPoint, Metrics
 from projections.webhooks.schedules import Schedule
 from projections.webhooks.stats import EndpointStats
-from tests.integration.webhooks.api.support import TOKENS, Rows
+from tests.fixtures.webhooks_api import TOKENS, Rows
 
 DOCUMENT = openapi_document(OPERATIONS) | {"servers": [{"url": "/"}]}
 

@@ -11,8 +11,8 @@ from projections.webhooks import api
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.signing import parse_secret
+from tests.fixtures.webhooks_api import AUTH, TOKENS, Api, Rows, entry
 from tests.fixtures.writable_log import WritableLog
-from tests.integration.webhooks.api.support import AUTH, TOKENS, Api, Rows, entry
 
 HOOK = {"url": "https://example.com/hook"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, connect
 from projections.webhooks.api import ApiSettings, Caller
-from tests.integration.webhooks.api.support import TOKENS, Api, Rows, application
+from tests.fixtures.webhooks_api import TOKENS, Api, Rows, application
 
 
 def code_of(response: Any) -> str:

@@ -17,7 +17,7 @@ from projections.webhooks.api.operations import Operation
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidEndpoint
 from tests.fixtures.webhooks import endpoint
-from tests.integration.webhooks.api.support import BODIES, Api
+from tests.fixtures.webhooks_api import BODIES, Api
 
 _JSON = {"content-type": "application/json"}
 _WITH_BODY = [operation for operation in OPERATIONS if operation.takes_body]

@@ -13,7 +13,7 @@ import pytest
 from journal import Database
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhooks.api.support import (
+from tests.fixtures.webhooks_api import (
     BODIES,
     QUERIES,
     SPAN,

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from journal import Database
 from projections.webhooks.api import Caller
 from projections.webhooks.api.app import OPERATIONS
-from tests.integration.webhooks.api.support import ADMIN, TOKENS, Api, Rows, application
+from tests.fixtures.webhooks_api import ADMIN, TOKENS, Api, Rows, application
 
 
 async def test_the_document_has_every_operation_and_is_open(nobody: Api) -> None:

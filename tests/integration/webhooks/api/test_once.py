@@ -20,7 +20,7 @@ from projections.webhooks.duties import Duties
 from projections.webhooks.encryption import FernetCipher
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
-from tests.integration.webhooks.api.support import AUTH, BODIES, TOKENS, Api, Rows, application, filled
+from tests.fixtures.webhooks_api import AUTH, BODIES, TOKENS, Api, Rows, application, filled
 
 HOOK = {"url": "https://example.com/hook"}
 KEY = {"idempotency-key": "k-1"}

@@ -27,7 +27,7 @@ from journal import Database, connect
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.openapi import openapi_document
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhooks.api.support import ADMIN, BODIES, QUERIES, Api, Rows, application, rows_of
+from tests.fixtures.webhooks_api import ADMIN, BODIES, QUERIES, Api, Rows, application, rows_of
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import pytest
 from journal import Database
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
+from tests.fixtures.webhooks_api import Api, Rows, entry, filled
 from tests.fixtures.writable_log import WritableLog
-from tests.integration.webhooks.api.support import Api, Rows, entry, filled
 
 LISTS = pytest.mark.parametrize(("path", "key"), [("/v1/events", "event_id"), ("/v1/attempts", "attempt_id")])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from journal import Database, Event, append
-from tests.integration.webhooks.api.support import Api, Rows
+from tests.fixtures.webhooks_api import Api, Rows
 
 JSON = {"content-type": "application/json"}
 SPAN = f"00-{'1' * 32}-{'2' * 16}-01"

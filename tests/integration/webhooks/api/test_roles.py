@@ -9,7 +9,7 @@ import pytest
 from journal import Database, connect
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhooks.api.support import BODIES, QUERIES, TOKENS, Api, Rows, application, filled
+from tests.fixtures.webhooks_api import BODIES, QUERIES, TOKENS, Api, Rows, application, filled
 
 
 @pytest.mark.daily(6)

@@ -16,7 +16,7 @@ from projections.webhooks.sender import HttpSender, NotSentError, Reply
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, respond
 from tests.fixtures.webhook_delivery import LOCAL, hook
-from tests.integration.webhooks.api.support import ADMIN, AUTH, TOKENS, Api, Rows
+from tests.fixtures.webhooks_api import ADMIN, AUTH, TOKENS, Api, Rows
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
 

@@ -11,7 +11,7 @@ from journal import Database
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import OutdatedVersion
 from projections.webhooks.schedules import Schedules
-from tests.integration.webhooks.api.support import Api, Rows
+from tests.fixtures.webhooks_api import Api, Rows
 
 ACTIONS = {
     "endpoint": ("pause", "resume", "disable", "enable", "rotate-secret"),

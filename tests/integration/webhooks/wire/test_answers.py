@@ -23,7 +23,7 @@ from tests.fixtures.raw_server import (
     then_hang,
     then_reset,
 )
-from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending, sent
+from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
 
 STATUSES = (200, 201, 204, 299, 301, 302, 304, 307, 308, 400, 404, 410, 422, 429, 500, 502, 503, 504, 599)
 

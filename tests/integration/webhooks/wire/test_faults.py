@@ -29,7 +29,7 @@ from tests.fixtures.raw_server import (
     truncated_chunked,
     unused_port,
 )
-from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending, sent
+from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
 
 BROKEN: dict[str, tuple[Step, str]] = {
     "reset_before_response": (reset(), "connection_reset"),

@@ -11,7 +11,7 @@ import pytest
 from projections.webhooks.response_reading import FRAMING, BoundedHandler
 from projections.webhooks.sender import KEEP_BODY
 from tests.fixtures.raw_server import Exchange, RawServer, Step, respond
-from tests.integration.webhooks.wire.support import outgoing, sending, sent
+from tests.fixtures.webhooks_wire import outgoing, sending, sent
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -10,7 +10,7 @@ import pytest
 from projections.webhooks.addresses import AddressRules
 from tests.fixtures.names import Names
 from tests.fixtures.raw_server import RawServer, redirect, respond, unused_port
-from tests.integration.webhooks.wire.support import outgoing, sending, sent
+from tests.fixtures.webhooks_wire import outgoing, sending, sent
 
 DEFAULT = AddressRules()
 AT_ONCE = timedelta(seconds=1)  # a filtered port would take the 20 s to connect

@@ -12,7 +12,7 @@ import pytest
 from projections.webhooks.sender import USER_AGENT
 from projections.webhooks.signed_request import gzip_body
 from tests.fixtures.raw_server import Exchange, RawServer, close, hang, raw, redirect, respond, unused_port
-from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending, sent
+from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
 
 
 async def test_a_request_is_a_post_of_exactly_these_bytes_and_headers() -> None:

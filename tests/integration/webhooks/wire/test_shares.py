@@ -17,7 +17,7 @@ from projections.webhooks.fair_shares import Shares
 from projections.webhooks.sender import NotSentError, Outgoing
 from tests.fixtures.files import no_files
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
-from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending
+from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending
 
 
 def of(tenant: str, url: str, timeout: timedelta = LONG, *, share: float = 0.5) -> Outgoing:
