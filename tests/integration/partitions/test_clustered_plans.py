@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.postgres import Databases
-from tests.integration.schema.test_plans import (
+from tests.fixtures.page_plans import (
     EVENTS,
     FILL,
     FUNCTIONS,
@@ -20,8 +19,9 @@ from tests.integration.schema.test_plans import (
     RANGES,
     assert_walks_the_index,
     nodes,
-    prepare,
 )
+from tests.fixtures.plans import prepare
+from tests.fixtures.postgres import Databases
 
 START = "2020-01-01T00:00:00Z"
 MADE = """

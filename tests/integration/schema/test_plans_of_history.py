@@ -13,13 +13,12 @@ import pytest
 from journal import connect
 from projections.subscriptions import Matching, subscribe
 from projections.subscriptions.history import History
+from tests.fixtures.page_plans import journal_of_types
 from tests.fixtures.plans import Explained, explained, looked_at, prepare, shown
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import fetchval
 from tests.integration.database.test_session_defaults import with_default
 from tests.integration.schema.test_jit import COMPILE_ALL
-from tests.integration.schema.test_plans import PARTITIONS
-from tests.integration.schema.test_plans_of_types import SOURCES
 
 PAGE = 2000
 SLACK = 500
@@ -28,21 +27,6 @@ BACKLOGS = [
     pytest.param(20_000, id="20,000 events"),
     pytest.param(1_000_000, id="a million events", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
 ]
-# Twenty types in turns, over the three partitions; of 10,000 events one is in the topic that is asked for.
-FILL = """
-INSERT INTO projections.events (
-    db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload
-)
-SELECT
-    '2020-01-01T00:00:00Z'::timestamptz + n * (interval '3 minutes' / {events}), n / 2000 + 1, gen_random_uuid(),
-    s.slice, 1, s.source_id, 'type' || s.m % 20, CASE WHEN n % 10000 = 0 THEN 'rare' ELSE 'usual' END, '{{}}'
-FROM generate_series(0, {events} - 1) AS n
-INNER JOIN (
-    SELECT m, md5(m::text) AS source_id, projections.slice_of_v1(md5(m::text)) AS slice
-    FROM generate_series(0, 1999) AS m
-) AS s ON s.m = n % 2000
-ORDER BY n
-"""
 _MATCHES = "SELECT count(*) FROM projections.matches"
 
 
@@ -50,12 +34,7 @@ _MATCHES = "SELECT count(*) FROM projections.matches"
 def backlog(databases: Databases, template: str, request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     """A journal that was matched, a subscription to one of its topics, and statistics that know nothing of either."""
     events: int = request.param
-    with databases.fresh(template) as dsn, psycopg.connect(dsn, autocommit=True) as opened:
-        opened.execute(PARTITIONS.replace("2030", "2020").encode())
-        opened.execute("ALTER TABLE projections.events_1 SET (autovacuum_enabled = off)")
-        opened.execute("ANALYZE projections.events")
-        opened.execute(FILL.format(events=events).encode())
-        opened.execute(SOURCES)
+    with journal_of_types(databases, template, events, year=2020) as (dsn, opened):
         asyncio.run(_begin(dsn))
         opened.execute(
             "UPDATE projections.projection_ranges SET horizon = '2021-01-01Z', handled_until = '2021-01-01Z'"

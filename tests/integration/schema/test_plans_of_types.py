@@ -8,41 +8,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.postgres import Databases
-from tests.integration.schema.test_plans import (
+from tests.fixtures.page_plans import (
     FUNCTIONS,
-    PARTITIONS,
+    PAGE,
+    TYPES,
     assert_walks_the_index,
     explained,
-    prepare,
+    journal_of_types,
 )
+from tests.fixtures.plans import prepare
+from tests.fixtures.postgres import Databases
 
-PAGE = 1000
-TYPES = [f"type{n}" for n in range(20)]
 BACKLOGS = [
     pytest.param(100_000, id="100,000 events"),
     pytest.param(1_000_000, id="a million events", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
 ]
-# In turns, so that each type has an event every 20 steps, over the three partitions.
-FILL = """
-INSERT INTO projections.events (
-    db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload
-)
-SELECT
-    '2030-01-01T00:00:00Z'::timestamptz + n * (interval '3 minutes' / {events}), n / 2000 + 1, gen_random_uuid(),
-    s.slice, 1, s.source_id, 'type' || s.m % 20, 'happened', '{{"delay": 12}}'
-FROM generate_series(0, {events} - 1) AS n
-INNER JOIN (
-    SELECT m, md5(m::text) AS source_id, projections.slice_of_v1(md5(m::text)) AS slice
-    FROM generate_series(0, 1999) AS m
-) AS s ON s.m = n % 2000
-ORDER BY n
-"""
-SOURCES = """
-INSERT INTO projections.sources (source_id, entity_type, slice, seq_nr, db_timestamp)
-SELECT md5(m::text), 'type' || m % 20, projections.slice_of_v1(md5(m::text)), 1, '2030-01-01Z'
-FROM generate_series(0, 1999) AS m
-"""
 PAGE_OF = """
 SELECT * FROM projections.{} (
     %s::text[], 0, 1023, '2030-01-01Z'::timestamptz + %s * interval '1 second', -1, '', 0, '9998-12-31', {}
@@ -54,12 +34,7 @@ SELECT * FROM projections.{} (
 def connection(
     databases: Databases, template: str, request: pytest.FixtureRequest
 ) -> Iterator[psycopg.Connection[Any]]:
-    with databases.fresh(template) as dsn, psycopg.connect(dsn, autocommit=True) as opened:
-        opened.execute(PARTITIONS.encode())
-        opened.execute("ALTER TABLE projections.events_1 SET (autovacuum_enabled = off)")
-        opened.execute("ANALYZE projections.events")  # it knows of no events
-        opened.execute(FILL.format(events=request.param).encode())
-        opened.execute(SOURCES)
+    with journal_of_types(databases, template, request.param) as (_, opened):
         prepare(opened)
         yield opened
 
