@@ -14,9 +14,7 @@ from projections.subscriptions import Consumer, rewind_group
 from projections.subscriptions.history import History, history_progress
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.matching import fetchval, happened, match, matching
-from tests.fixtures.projections import until
-from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
-from tests.integration.subscriptions.test_from_the_past import (
+from tests.fixtures.past import (
     ALL_CAUGHT_UP,
     append_many,
     catch_up,
@@ -24,6 +22,8 @@ from tests.integration.subscriptions.test_from_the_past import (
     in_order,
     matched_by,
 )
+from tests.fixtures.projections import until
+from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
 
 pytestmark = pytest.mark.timeout(60)
 

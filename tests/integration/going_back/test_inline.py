@@ -16,14 +16,10 @@ from projections import Inline
 from projections.testing import run_until_caught_up
 from tests.fixtures.failover import Server, pair
 from tests.fixtures.going_back import go_back, remember
-from tests.fixtures.inline import COUNTED, DELAYS, event, inline_journal, mode, prepare
+from tests.fixtures.inline import COUNTED, DELAYS, WRONG, event, inline_journal, mode, prepare
 from tests.fixtures.projections import execute, fetchval, happen, running, until
 
 SOURCES = [f"s{number}" for number in range(6)]
-WRONG = """
-SELECT count(*) FROM projections.sources AS s FULL JOIN counts AS c USING (source_id)
-WHERE (s.seq_nr, s.seq_nr) IS DISTINCT FROM (c.n, c.last)
-"""
 
 
 @pytest.fixture

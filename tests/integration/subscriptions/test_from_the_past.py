@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -16,19 +15,21 @@ from journal.importing import import_events
 from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
 from projections.subscriptions import subscribe as make_subscription
 from projections.subscriptions.history import History
-from projections.subscriptions.matching import Matching
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.journal import PAST
 from tests.fixtures.locks import WAITING
 from tests.fixtures.matching import execute, fetchval, happened, match, matched, matching, publish, subscribe
+from tests.fixtures.past import (
+    ALL_CAUGHT_UP,
+    append_many,
+    catch_up,
+    from_the_past,
+    in_order,
+    matched_by,
+    turn,
+    until_settled,
+)
 from tests.fixtures.projections import until
-
-ALL_CAUGHT_UP = "SELECT NOT EXISTS (SELECT FROM projections.subscriptions WHERE starts_at IS NOT NULL)"
-MATCHED = """
-SELECT m.source_id, m.seq_nr FROM projections.matches AS m
-INNER JOIN projections.subscription_groups AS g USING (group_id) WHERE g.name = $1 ORDER BY m.match_id
-"""
-
 
 HELD = """
 CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -42,50 +43,6 @@ FROM pg_catalog.pg_index AS i WHERE i.indrelid IN (
     SELECT p.relid FROM pg_catalog.pg_partition_tree('projections.events') AS p
 )
 """
-
-
-async def from_the_past(database: Database, start: datetime | str = "beginning", **asked: Any) -> int:
-    async with database.transaction() as session:
-        return await make_subscription(session, asked.pop("group", "g"), start=start, **asked)
-
-
-async def until_settled(database: Database) -> None:
-    """Until nothing can be committed any more that is as old as what is there."""
-    now = await fetchval(database, "SELECT clock_timestamp()")
-    await until(database, "SELECT projections._in_flight_since_v1() > $1", now)
-
-
-async def append_many(database: Database, number: int) -> None:
-    async with database.transaction() as session:
-        await append(session, [Event(f"s{n % 7}", {}, "plane", event_type="t") for n in range(number)])
-
-
-async def matched_by(database: Database, group: str) -> list[tuple[str, int]]:
-    async with database.session() as session:
-        return [(row["source_id"], row["seq_nr"]) for row in await session.fetch(MATCHED, group)]
-
-
-async def turn(database: Database) -> None:
-    """What a worker does every second."""
-    async with database.session() as session:
-        await Matching().tend(session)
-
-
-async def catch_up(database: Database) -> None:
-    """As many turns of a worker as it takes."""
-    async with asyncio.timeout(30):
-        await match(database)
-        while not await fetchval(database, ALL_CAUGHT_UP):
-            await turn(database)
-            await match(database)
-
-
-def in_order(found: list[tuple[str, int]]) -> None:
-    """Each event is there once, those of a source in their order."""
-    assert not [event for event, times in Counter(found).items() if times > 1]
-    for source in {source for source, _ in found}:
-        numbers = [number for each, number in found if each == source]
-        assert numbers == sorted(numbers)
 
 
 async def test_what_was_before_comes_and_then_what_comes(database: Database) -> None:

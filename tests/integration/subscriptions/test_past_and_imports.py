@@ -14,14 +14,14 @@ from journal.importing import import_events
 from projections.subscriptions.history import History
 from tests.fixtures.journal import PAST
 from tests.fixtures.matching import fetchval, match, matching
-from tests.fixtures.projections import settings, until
-from tests.integration.subscriptions.test_from_the_past import (
+from tests.fixtures.past import (
     ALL_CAUGHT_UP,
     catch_up,
     from_the_past,
     in_order,
     matched_by,
 )
+from tests.fixtures.projections import settings, until
 
 MINUTE = timedelta(minutes=1)
 MATCHED_OF = "SELECT count(*) FROM projections.matches WHERE source_id = $1"

@@ -15,9 +15,7 @@ from journal import Database, Event, append
 from projections.subscriptions import Consumer, create_group, rewind_group
 from tests.fixtures.commands import called
 from tests.fixtures.matching import fetchval, happened, match, matching, publish, subscribe
-from tests.fixtures.projections import settings, until
-from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
-from tests.integration.subscriptions.test_from_the_past import (
+from tests.fixtures.past import (
     ALL_CAUGHT_UP,
     append_many,
     catch_up,
@@ -27,6 +25,8 @@ from tests.integration.subscriptions.test_from_the_past import (
     turn,
     until_settled,
 )
+from tests.fixtures.projections import settings, until
+from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
 
 
 def reading(database: Database, seen: Seen, **options: object) -> Consumer:

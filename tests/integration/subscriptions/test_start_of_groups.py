@@ -10,7 +10,7 @@ import pytest
 from journal import Database
 from projections.subscriptions import InvalidSubscription, create_group, subscribe
 from tests.fixtures.matching import execute, fetchval, happened, match
-from tests.integration.subscriptions.test_from_the_past import catch_up, until_settled
+from tests.fixtures.past import catch_up, until_settled
 
 
 async def test_the_start_of_a_group_is_that_of_its_subscriptions(database: Database) -> None:
