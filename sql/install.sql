@@ -225,8 +225,8 @@
 \ir functions/rebuilds/_beat_rebuild_v1.sql
 \ir functions/rebuilds/_swap_rebuild_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
-\ir functions/monitoring/_unmatched_events_v1.sql
-\ir functions/monitoring/group_lag_v1.sql
+\ir functions/subscriptions/_unmatched_events_v1.sql
+\ir functions/subscriptions/group_lag_v1.sql
 \ir functions/capture/_note_move_v1.sql
 \ir functions/capture/_describe_changes_v1.sql
 \ir functions/capture/_append_changes_v1.sql
@@ -281,9 +281,9 @@
 \ir functions/webhooks/_claim_schedules_v1.sql
 \ir functions/webhooks/_advance_schedules_v1.sql
 \ir functions/webhooks/_next_schedule_v1.sql
-\ir functions/monitoring/_endpoint_backlog_v1.sql
-\ir functions/monitoring/endpoint_stats_v1.sql
-\ir functions/monitoring/_webhook_totals_v1.sql
+\ir functions/webhooks/_endpoint_backlog_v1.sql
+\ir functions/webhooks/endpoint_stats_v1.sql
+\ir functions/webhooks/_webhook_totals_v1.sql
 \ir functions/without_jit.sql
 \ir functions/storage.sql
 \ir versions.sql
