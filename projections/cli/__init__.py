@@ -1,14 +1,15 @@
 """
 The command ``projections``.
 
-A command of the core is a module of this package and a line in ``_COMMANDS``; it is imported when it runs. Other
-packages register theirs by entry points of the group ``projections.commands``, each of which names a mapping like it.
+A command of the core is a module of this package and a line in ``_COMMANDS``; it is imported when it runs. Monitoring
+has a mapping like it; packages above register theirs by entry points of the group ``projections.commands``.
 """
 
 from __future__ import annotations
 
 import click
 
+from projections.monitoring.commands import COMMANDS as MONITORING
 from projections.terminal.command_group import CommandGroup, LazyCommand
 
 __all__ = ["main"]
@@ -19,14 +20,8 @@ _COMMANDS = {
     "status": LazyCommand(
         "projections.cli.status:status", "Show who runs projections, and how far they are."
     ),
-    "lag": LazyCommand(
-        "projections.monitoring.commands.lag:lag", "Show how far projections are behind, slice by slice."
-    ),
+    **MONITORING,
     "workers": LazyCommand("projections.cli.workers:workers", "Show the processes that run projections."),
-    "monitor": LazyCommand(
-        "projections.monitoring.commands.monitor:monitor",
-        "Serve a page that shows the lag of every slice, live.",
-    ),
     "remove": LazyCommand("projections.cli.remove:remove", "Remove a projection that is given up."),
     "mode": LazyCommand(
         "projections.cli.mode:mode", "Have a projection handled by those who append, or by workers."

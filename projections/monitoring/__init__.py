@@ -8,9 +8,7 @@ from projections.lazy import lazy_names
 from projections.monitoring.lag import ProjectionLag as ProjectionLag
 from projections.monitoring.lag import RangeLag as RangeLag
 from projections.monitoring.lag import SliceLag as SliceLag
-from projections.monitoring.lag import (
-    projection_lag,
-)
+from projections.monitoring.lag import projection_lag
 from projections.monitoring.lag import projection_lags as projection_lags
 from projections.monitoring.snapshot import OpenWriter as OpenWriter
 from projections.monitoring.snapshot import Snapshot as Snapshot

@@ -96,8 +96,29 @@ class Unhandled(NamedTuple):
 _NOTHING = Unhandled(0.0, 0, 0, None)
 
 
+class LagOfRanges:
+    """How far ranges are behind together."""
+
+    ranges: list[RangeLag]
+
+    @property
+    def lag(self) -> float:
+        """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
+        return max((part.lag for part in self.ranges), default=0.0)
+
+    @property
+    def backlog(self) -> int:
+        """Events that are not handled."""
+        return sum(part.backlog for part in self.ranges)
+
+    @property
+    def parked(self) -> int:
+        """Sources that wait for a decision."""
+        return sum(part.parked for part in self.ranges)
+
+
 @dataclass(frozen=True)
-class ProjectionLag:
+class ProjectionLag(LagOfRanges):
     """How far a projection is behind."""
 
     projection_id: int
@@ -139,24 +160,9 @@ class ProjectionLag:
         return min((time for time in times if time is not None), default=None)
 
     @property
-    def lag(self) -> float:
-        """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
-        return max((part.lag for part in self.ranges), default=0.0)
-
-    @property
-    def backlog(self) -> int:
-        """Events that are not handled."""
-        return sum(part.backlog for part in self.ranges)
-
-    @property
     def handled(self) -> int:
         """Events handled since the projection was made."""
         return sum(part.handled for part in self.ranges)
-
-    @property
-    def parked(self) -> int:
-        """Sources that wait for a decision."""
-        return sum(part.parked for part in self.ranges)
 
 
 async def projection_lag(session: Session, name: str) -> ProjectionLag:

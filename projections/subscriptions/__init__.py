@@ -22,9 +22,7 @@ from projections.subscriptions.errors import (
     UnknownGroup,
 )
 from projections.subscriptions.group_lag import group_lag
-from projections.subscriptions.groups import (
-    create_group,
-)
+from projections.subscriptions.groups import create_group
 from projections.subscriptions.groups import cursors as cursors
 from projections.subscriptions.groups import give_up_handler as give_up_handler
 from projections.subscriptions.groups import group_names as group_names

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import click
 from rich.table import Table
 
 from journal import OwnedSession
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
+from projections.monitoring.lag import LagOfRanges
 from projections.terminal.ages import age, failing_above
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import FailAbove
@@ -37,27 +39,16 @@ _By = Annotated[
 ]
 
 
-class _Held(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Held(LagOfRanges):
     """What a worker that is alive holds, or what nobody does."""
 
     owner: str | None
-    parts: list[RangeLag]
+    ranges: list[RangeLag]
 
     @property
     def slices(self) -> int:
-        return sum(part.slices.max_slice - part.slices.min_slice + 1 for part in self.parts)
-
-    @property
-    def lag(self) -> float:
-        return max((part.lag for part in self.parts), default=0.0)
-
-    @property
-    def backlog(self) -> int:
-        return sum(part.backlog for part in self.parts)
-
-    @property
-    def parked(self) -> int:
-        return sum(part.parked for part in self.parts)
+        return sum(part.slices.max_slice - part.slices.min_slice + 1 for part in self.ranges)
 
 
 @click.command()
@@ -104,7 +95,7 @@ _COLUMNS: dict[By, Columns] = {
         "owner": lambda one: one.part.owner or "nobody", "state": "part.state", **_PART_LAG,
     },
     "worker": {
-        "worker": lambda one: one.owner or "nobody", "ranges": lambda one: len(one.parts),
+        "worker": lambda one: one.owner or "nobody", "ranges": lambda one: len(one.ranges),
         "slices": lambda one: str(one.slices), **_LAG,
     },
 }  # fmt: skip
@@ -143,7 +134,7 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
     if by == "worker":
         values["workers"] = [
             picked(one, "owner", "slices", "backlog", "parked", lag_seconds="lag")
-            | {"ranges": len(one.parts)}
+            | {"ranges": len(one.ranges)}
             for one in _held(found)
         ]
     return values

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Annotated, NamedTuple
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import click
 
-from journal import ConnectionSettings
-from journal.database import connect
-from journal.embedded import database_dsn
-from journal.schema import check_version
+from journal import ConnectionSettings, Database
 from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Opt, derived
+from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import TokenFile
-from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["monitor"]
 
-log = logging.getLogger("projections")
-
 _CONNECTIONS = ConnectionSettings(max_connections=5, application_name="slice-projections monitor")
-
-
-class _Options(NamedTuple):
-    address: Address
-    token: str | None
-    every: timedelta
-    origins: Sequence[str]
 
 
 _Origin = Opt(
@@ -93,14 +80,24 @@ def monitor(
       130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, "info")
-    options = _Options(parse_address(http), read_token(file=token_file), every, _checked(origins))
-    require_token(options.address, options.token)
-    with database_dsn(dsn) as database:
-        code = asyncio.run(_run(database, options))
-    raise click.exceptions.Exit(code)
+    address, token, origins = parse_address(http), read_token(file=token_file), _checked(origins)
+    require_token(address, token)
+
+    @asynccontextmanager
+    async def served(database: Database) -> AsyncIterator[Address]:
+        from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+        from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
+        from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
+
+        feed = Feed(database, every)
+        async with serving(address, monitor_app(database, feed, origins=origins), token) as where:
+            yield where
+            feed.close()  # streams end, instead of being waited for
+
+    serve_until_stopped(dsn, _CONNECTIONS, "the monitor", served)
 
 
-def _checked(origins: Sequence[str]) -> Sequence[str]:
+def _checked(origins: tuple[str, ...]) -> tuple[str, ...]:
     for origin in origins:
         parts = urlsplit(origin)
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/"):
@@ -109,26 +106,3 @@ def _checked(origins: Sequence[str]) -> Sequence[str]:
                 param_hint="--origin",
             )
     return origins
-
-
-async def _run(dsn: str, options: _Options) -> int:
-    from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
-    from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
-    from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
-
-    stop = asyncio.Event()
-    async with connect(dsn, _CONNECTIONS) as database:
-        async with database.session() as session:
-            await check_version(session)
-        feed = Feed(database, options.every)
-        app = monitor_app(database, feed, origins=options.origins)
-        with stopped_by_signals(stop) as received:
-            async with serving(options.address, app, options.token) as address:
-                log.info(
-                    "the monitor is at http://%s",
-                    address,
-                    extra={"action": "serving", "address": str(address)},
-                )
-                await stop.wait()
-                feed.close()  # streams end, instead of being waited for
-    return received.exit_code

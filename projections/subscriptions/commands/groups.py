@@ -248,17 +248,8 @@ def _matches(count: int) -> str:
 
 def _values(one: GroupLag) -> dict[str, object]:
     names = (
-        "name",
-        "reliable",
-        "state",
-        "backlog",
-        "unmatched",
-        "readers",
-        "retries",
-        "dead",
-        "head",
-        "missing",
-    )
+        "name", "reliable", "state", "backlog", "unmatched", "readers", "retries", "dead", "head", "missing",
+    )  # fmt: skip
     return picked(one, *names, lag_seconds="lag") | {"ranges": [_range_values(part) for part in one.parts]}
 
 

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated
 
 import click
 
 from journal import ConnectionSettings, Database
-from journal.database import connect
-from journal.embedded import database_dsn
-from journal.schema import check_version
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Opt, derived
+from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import Pgbouncer, TokenFile
-from projections.terminal.signals import stopped_by_signals
-from projections.webhooks.addresses import AddressRules
 from projections.webhooks.commands.options import Addresses
 from projections.webhooks.encryption import cipher_from_environment
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
 __all__ = ["serve"]
-
-log = logging.getLogger("projections")
 
 _OPEN_PATHS = frozenset({"/", "/openapi.json"})
 """What tells no more than what the API can do."""
-
-
-class _Options(NamedTuple):
-    address: Address
-    token: str | None
-    rules: AddressRules
-    allow_http: bool
-    connections: ConnectionSettings
 
 
 @click.command()
@@ -84,43 +66,24 @@ def serve(
     connections = ConnectionSettings(
         max_connections=max_connections, pgbouncer=pgbouncer, application_name="slice-projections webhooks"
     )
-    token = read_token(file=token_file)
-    options = _Options(parse_address(http), token, addresses.rules, allow_http, connections)
-    require_token(options.address, options.token)
-    with database_dsn(dsn) as database:
-        code = asyncio.run(_run(database, options))
-    raise click.exceptions.Exit(code)
+    address, token = parse_address(http), read_token(file=token_file)
+    require_token(address, token)
 
+    def served(database: Database) -> AbstractAsyncContextManager[Address]:
+        from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+        from projections.webhooks.api import Caller, TokenAuth, webhooks_app  # noqa: PLC0415 - likewise
 
-async def _run(dsn: str, options: _Options) -> int:
-    from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+        async def everybody(_: object) -> Caller:
+            return Caller(None)
 
-    stop = asyncio.Event()
-    async with connect(dsn, options.connections) as database:
-        async with database.session() as session:
-            await check_version(session)
-        app = _app(database, options)
+        app = webhooks_app(
+            database,
+            everybody if token is None else TokenAuth(admin_token=token),
+            cipher=cipher_from_environment(),
+            rules=addresses.rules,
+            allow_http=allow_http,
+        )
         # Without a token of its own the server lets none but this machine's users in.
-        token = None if options.address.loopback else options.token
-        with stopped_by_signals(stop) as received:
-            async with serving(options.address, app, token, open_paths=_OPEN_PATHS) as address:
-                log.info(
-                    "the API is at http://%s", address, extra={"action": "serving", "address": str(address)}
-                )
-                await stop.wait()
-    return received.exit_code
+        return serving(address, app, None if address.loopback else token, open_paths=_OPEN_PATHS)
 
-
-def _app(database: Database, options: _Options) -> Starlette:
-    from projections.webhooks.api import Caller, TokenAuth, webhooks_app  # noqa: PLC0415 - likewise
-
-    async def everybody(_: object) -> Caller:
-        return Caller(None)
-
-    return webhooks_app(
-        database,
-        everybody if options.token is None else TokenAuth(admin_token=options.token),
-        cipher=cipher_from_environment(),
-        rules=options.rules,
-        allow_http=options.allow_http,
-    )
+    serve_until_stopped(dsn, connections, "the API", served)
