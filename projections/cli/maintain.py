@@ -30,12 +30,12 @@ from journal.partitions import maintain as maintain_database
 from journal.service import Service
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra
-from projections.terminal.callables import load_callable
 from projections.terminal.commands import AsJson, Dsn, Opt, derived
 from projections.terminal.connection import visit_session
 from projections.terminal.options import check_no_address
 from projections.terminal.output import Answer, picked, printable
 from projections.terminal.signals import stopped_by_signals
+from projections.terminal.targets import load_callable
 
 __all__ = ["maintain"]
 

@@ -1,4 +1,4 @@
-"""Finding the projections that a command line names: ``module``, ``module:object``."""
+"""Finding what a command line names: the projections of ``module`` or ``module:object``, or ``module:callable``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.errors import InvalidHandler
 
-__all__ = ["load_projections"]
+__all__ = ["load_callable", "load_projections"]
 
 
 class BrokenModule(ProjectionsError):
@@ -38,13 +38,41 @@ def load_projections(targets: Iterable[str]) -> list[Any]:
         BrokenModule: A module raises when it is imported.
         InvalidHandler: A projection in it is not declared as it must be.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _search_here()
     found: dict[int, Any] = {}
     for target in targets:
         found.update((id(definition), definition) for definition in _load(target))
     return list(found.values())
+
+
+def load_callable(target: str) -> Any:
+    """
+    The callable that was named.
+
+    Args:
+        target: ``module:callable``. The current directory is searched first.
+
+    Raises:
+        click.BadParameter: It is not there, cannot be imported, or cannot be called.
+    """
+    _search_here()
+    name, _, path = target.partition(":")
+    try:
+        found = reduce(getattr, path.split("."), import_module(name))
+    except Exception as error:
+        clash = f"; {told}" if (told := clash_of(error)) else ""
+        raise click.BadParameter(
+            f"{target!r} cannot be imported: {type(error).__name__}: {error}{clash}"
+        ) from error
+    if not callable(found):
+        raise click.BadParameter(f"{target!r} cannot be called: it is to take a partition, and keep its rows")
+    return found
+
+
+def _search_here() -> None:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _load(target: str) -> list[Any]:
