@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from journal import schema
+from journal import ConnectionSettings, Database, connect, schema
+from tests.fixtures.rebuilds import make_read_models
 from tests.fixtures.schema import (
     edit,
     run,
@@ -23,6 +24,14 @@ from tests.fixtures.schema import (
 def archive(tmp_path: Path) -> Path:
     """Where an archive goes; it is not there yet."""
     return tmp_path / "archive"
+
+
+@pytest.fixture
+async def journal(dsn: str) -> AsyncIterator[Database]:
+    """A database with the read models of :mod:`tests.fixtures.rebuilds`."""
+    async with connect(dsn, ConnectionSettings(max_connections=15)) as database:
+        await make_read_models(database)
+        yield database
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, DatabaseError, connect
+from journal import Database, DatabaseError
 from projections.testing import run_until_caught_up
 from spark_projections.archive import export as export_module
 from spark_projections.archive.manifest import Manifest
@@ -19,7 +18,7 @@ from spark_projections.rebuilds.rebuilding import _Run, rebuild
 from tests.fixtures.archive import change, export, filled
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import execute, fetchval, happen
-from tests.fixtures.rebuilds import ONE, Counts, make_read_models
+from tests.fixtures.rebuilds import ONE, Counts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -27,12 +26,10 @@ STATES = "SELECT string_agg(state, ' ' ORDER BY rebuild_id) FROM projections.reb
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        await happen(pool, "a", "b")
-        await run_until_caught_up(pool, Counts)
-        yield pool
+async def journal(journal: Database) -> Database:
+    await happen(journal, "a", "b")
+    await run_until_caught_up(journal, Counts)
+    return journal
 
 
 async def test_a_rebuild_of_a_lost_history_is_dropped_before_it_verifies(

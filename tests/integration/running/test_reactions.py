@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import offsets
-from journal import ConnectionSettings, Database, connect
+from journal import Database
 from projections import (
     AtLeastOnce,
     Changes,
@@ -41,7 +40,7 @@ from tests.fixtures.projections import (
     running,
     until,
 )
-from tests.fixtures.rebuilds import COUNTS, ONE, Gate, fence_passes, make_read_models
+from tests.fixtures.rebuilds import COUNTS, ONE, Gate, fence_passes
 
 TOLD = "SELECT array_agg(payload ->> 'of') FROM projections.events WHERE entity_type = 'told'"
 
@@ -78,13 +77,6 @@ def reacting(*fails: tuple[str, int], **options: Any) -> type[Any]:
 
 TELLS = reacting()
 AT_ONCE = replace(ONE, swap_within=timedelta(0))
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 async def reactions(database: Database) -> list[str]:

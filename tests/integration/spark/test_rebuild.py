@@ -8,14 +8,12 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from journal import (
     ALL_SLICES,
-    ConnectionSettings,
     Database,
     DatabaseUnavailable,
     Event,
@@ -46,7 +44,6 @@ from tests.fixtures.rebuilds import (
     held,
     in_this_process,
     job_of,
-    make_read_models,
     plain_fold,
     processes_held_up,
     schemas,
@@ -84,13 +81,6 @@ class Changing:
         {body}
         return COUNTS.upsert(source_id=envelope.source_id, n=1)
 """
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 # In the order of their source: a batch of ten, and of the next batch the third is the one that waits.

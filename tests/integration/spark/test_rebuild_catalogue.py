@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, DatabaseError, connect
+from journal import Database, DatabaseError
 from spark_projections.errors import SwapRefused
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.rebuilding import rebuild
@@ -25,7 +25,6 @@ from tests.fixtures.rebuilds import (
     Gate,
     differing,
     fence_passes,
-    make_read_models,
     schemas,
     state_of,
 )
@@ -82,13 +81,6 @@ LOOK = {
     """,
     "statistics": "SELECT stxkeys::text, stxkind::text FROM pg_statistic_ext WHERE stxrelid = 'counts'::regclass",
 }
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 async def number_of(database: Database, name: str) -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, connect
+from journal import Database
 from projections import EventEnvelope, Session, handles, handles_group, projection
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, until
-from tests.fixtures.rebuilds import held, make_read_models, source_in, until_held_up, write
+from tests.fixtures.rebuilds import held, source_in, until_held_up, write
 
 _COUNT = "INSERT INTO sums AS s (key, n) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET n = s.n + 1"
 
@@ -39,11 +39,9 @@ class ContendingGroups:
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=8)) as pool:
-        await make_read_models(pool)
-        await execute(pool, "CREATE TABLE sums (key bigint PRIMARY KEY, n bigint NOT NULL)")
-        yield pool
+async def journal(journal: Database) -> Database:
+    await execute(journal, "CREATE TABLE sums (key bigint PRIMARY KEY, n bigint NOT NULL)")
+    return journal
 
 
 async def sums(database: Database) -> list[int]:

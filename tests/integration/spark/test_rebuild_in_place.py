@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from journal import (
-    ConnectionSettings,
     Database,
     Event,
     append,
-    connect,
 )
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, SwapRefused
@@ -28,7 +25,6 @@ from tests.fixtures.rebuilds import (
     Effects,
     differing,
     fence_passes,
-    make_read_models,
     schemas,
     state_of,
 )
@@ -78,12 +74,10 @@ HANGS = {
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
+async def journal(journal: Database) -> Database:
     """What serves has a row that no rebuild would make."""
-    async with connect(dsn, ConnectionSettings(max_connections=10)) as pool:
-        await make_read_models(pool)
-        await execute(pool, "INSERT INTO counts (source_id, n) VALUES ('what serves', 1)")
-        yield pool
+    await execute(journal, "INSERT INTO counts (source_id, n) VALUES ('what serves', 1)")
+    return journal
 
 
 async def write(database: Database, *payloads: Any, source_id: str = "a") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -28,17 +27,9 @@ from tests.fixtures.rebuilds import (
     Kept,
     differing,
     fence_passes,
-    make_read_models,
     schemas,
     state_of,
 )
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 async def test_a_long_reader_is_named_and_the_swap_goes_on_when_it_ends(journal: Database, dsn: str) -> None:

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from journal import (
-    ConnectionSettings,
     Database,
     DatabaseUnavailable,
     Event,
     Session,
     SliceRange,
     append,
-    connect,
 )
 from projections import AtLeastOnce, EventEnvelope, Recovery, Table, handles, projection
 from projections.defining.tables import TableError
@@ -36,7 +34,6 @@ from tests.fixtures.rebuilds import (
     Effects,
     Gate,
     fence_passes,
-    make_read_models,
     schemas,
     state_of,
 )
@@ -46,17 +43,15 @@ FROM_FIRST_KEPT = RebuildOptions(splits=1, from_first_kept=True)
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
+async def journal(journal: Database) -> AsyncIterator[Database]:
     """What serves has a row that no rebuild would make."""
-    async with connect(dsn, ConnectionSettings(max_connections=10)) as pool:
-        await make_read_models(pool)
-        await execute(pool, "INSERT INTO counts (source_id, n) VALUES ('what serves', 1)")
-        await execute(pool, "INSERT INTO effects (source_id, seq_nr) VALUES ('what serves', 1)")
-        yield pool
-        served = "SELECT count(*) FROM counts WHERE source_id = 'what serves'"
-        if await state_or_none(pool) != "swapped":
-            assert await fetchval(pool, served) == 1
-            assert await fetchval(pool, served.replace("counts", "effects")) == 1
+    await execute(journal, "INSERT INTO counts (source_id, n) VALUES ('what serves', 1)")
+    await execute(journal, "INSERT INTO effects (source_id, seq_nr) VALUES ('what serves', 1)")
+    yield journal
+    served = "SELECT count(*) FROM counts WHERE source_id = 'what serves'"
+    if await state_or_none(journal) != "swapped":
+        assert await fetchval(journal, served) == 1
+        assert await fetchval(journal, served.replace("counts", "effects")) == 1
 
 
 async def state_or_none(database: Database) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -12,16 +12,14 @@ from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import execute, fetchval, happen
-from tests.fixtures.rebuilds import ONE, Counts, Effects, fence_passes, make_read_models, schemas
+from tests.fixtures.rebuilds import ONE, Counts, Effects, fence_passes, schemas
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=8)) as pool:
-        await make_read_models(pool)
-        await happen(pool, "a", "b", "a")
-        await fence_passes(pool)
-        yield pool
+async def journal(journal: Database) -> Database:
+    await happen(journal, "a", "b", "a")
+    await fence_passes(journal)
+    return journal
 
 
 @pytest.fixture

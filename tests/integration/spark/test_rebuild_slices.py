@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 
 import offsets
 from journal import (
-    ConnectionSettings,
     Database,
     Event,
     SliceRange,
     append,
-    connect,
     slice_of,
 )
 from projections.testing import run_until_caught_up
@@ -29,7 +26,6 @@ from tests.fixtures.rebuilds import (
     Counts,
     fence_passes,
     in_this_process,
-    make_read_models,
     source_in,
     write,
 )
@@ -37,13 +33,6 @@ from tests.fixtures.rebuilds import (
 __all__ = ["in_this_process"]
 
 HALF = SliceRange(0, 511)
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 # A range of slices

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -40,18 +39,10 @@ from tests.fixtures.rebuilds import (
     Kept,
     differing,
     fence_passes,
-    make_read_models,
     tied,
 )
 
 _LATEST = "SELECT max(db_timestamp) FROM projections.events"
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 async def number_of(database: Database, name: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, Event, append, connect
+from journal import Database, Event, append
 from projections import EventEnvelope, Table, handles, projection
 from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
@@ -23,7 +23,6 @@ from tests.fixtures.rebuilds import (
     Counts,
     fence_passes,
     in_this_process,
-    make_read_models,
     schemas,
     source_in,
 )
@@ -116,13 +115,6 @@ class Odd:
     @handles(Happened)
     def happened(self, event: Happened, envelope: EventEnvelope) -> Change:
         return ODD.upsert(**{"source id": envelope.source_id, 'n"': 1, "select": envelope.seq_nr})
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=10)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 async def all_rows(database: Database, *tables: str) -> list[list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +11,10 @@ import pytest
 import offsets
 from journal import (
     ALL_TYPES,
-    ConnectionSettings,
     Database,
     EntityTypes,
     SliceRange,
     append,
-    connect,
     import_events,
 )
 from journal.events import HistoricEvent
@@ -28,16 +25,9 @@ from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.journal import PAST
 from tests.fixtures.projections import Happened, caught_up, each_once, effects, running, settings, until
-from tests.fixtures.rebuilds import COUNTS, ONE, Gate, fence_passes, make_read_models
+from tests.fixtures.rebuilds import COUNTS, ONE, Gate, fence_passes
 
 BOTH = ("plane", "airport")
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        yield pool
 
 
 def counts(types: Any, version: int = 1) -> type[Any]:

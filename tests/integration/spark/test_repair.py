@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, Event, EventEnvelope, connect
+from journal import Database, Event, EventEnvelope
 from projections import Inline, Recovery, Table, handles, projection
 from projections.defining.tables import Change
 from projections.errors import HandlerFailed
@@ -19,7 +18,7 @@ from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.repairing import repair
 from tests.fixtures.projections import Failure, Happened, execute, fetchval, happen, running, until
-from tests.fixtures.rebuilds import COUNTS, AllKinds, Counts, Effects, make_read_models
+from tests.fixtures.rebuilds import COUNTS, AllKinds, Counts, Effects
 
 PIECES = Table("pieces", key=("place", "n"), set="name", increment="times", per_source=True)
 PIECES_TABLE = (
@@ -41,11 +40,9 @@ class Pieces:
 
 
 @pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
-        await make_read_models(pool)
-        await execute(pool, PIECES_TABLE)
-        yield pool
+async def journal(journal: Database) -> Database:
+    await execute(journal, PIECES_TABLE)
+    return journal
 
 
 async def counts(database: Database) -> dict[str, tuple[int, int]]:

@@ -12,7 +12,6 @@ from psycopg.conninfo import make_conninfo
 
 from journal import (
     ALL_TYPES,
-    ConnectionSettings,
     Database,
     DatabaseError,
     Event,
@@ -26,14 +25,7 @@ from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.repairing import repair, verify
 from tests.fixtures.projections import Failure, Happened, execute, fetchval, happen, running
-from tests.fixtures.rebuilds import COUNTS, AllKinds, Changed, Counts, Effects, make_read_models
-
-
-@pytest.fixture
-async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
-        await make_read_models(pool)
-        yield pool
+from tests.fixtures.rebuilds import COUNTS, AllKinds, Changed, Counts, Effects
 
 
 async def changed(database: Database, *events: tuple[str, int]) -> None:
