@@ -13,16 +13,10 @@ import pytest
 from journal import ConnectionSettings, Database, connect
 from projections import run
 from projections.subscriptions import Consumer, Listener, Matching, publish, subscribe
+from tests.fixtures.connections import with_default
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import execute, fetchval, settings
 from tests.fixtures.subscriptions import Seen, consuming, quick
-
-SET = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET {setting}', current_database()); END $$"
-
-
-async def with_default(dsn: str, setting: str) -> None:
-    async with connect(dsn) as database:
-        await execute(database, SET.format(setting=setting.replace("'", "''")))
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])

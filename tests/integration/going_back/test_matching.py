@@ -14,9 +14,8 @@ from projections.subscriptions.matching import _Interests
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.matching import subscribe
 from tests.fixtures.projections import execute, fetchval
-from tests.fixtures.sse import asked, quick, streaming
+from tests.fixtures.sse import asked, left_after, quick, streaming
 from tests.fixtures.subscriptions import landed, landed_and_matched
-from tests.integration.subscriptions.test_sse_resume import left_after
 
 pytestmark = pytest.mark.timeout(60)
 

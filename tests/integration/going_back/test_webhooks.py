@@ -11,6 +11,7 @@ from projections.webhooks.ticks import send_due
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import execute
 from tests.fixtures.raw_server import RawServer, respond
+from tests.fixtures.schedules import due, made, messages
 from tests.fixtures.webhook_delivery import (
     LOCAL,
     TENANT,
@@ -23,7 +24,6 @@ from tests.fixtures.webhook_delivery import (
     sent,
 )
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
-from tests.integration.webhooks.test_schedules import due, made, messages
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -14,21 +14,17 @@ import pytest
 from journal import ConnectionSettings, connect, schema
 from journal.embedded import EmbeddedServer
 from journal.embedded.binaries import from_system
-from tests.fixtures.hot_paths import BEFORE, FILL, PATHS
+from tests.fixtures.connections import with_default
+from tests.fixtures.hot_paths import BEFORE, FILL, PATHS, UNSET
 from tests.fixtures.pgbouncer import pooler
-from tests.fixtures.plans import explained, prepare
+from tests.fixtures.plans import COMPILE_ALL, explained, prepare
 from tests.fixtures.postgres import SETTINGS
 from tests.fixtures.projections import fetchval
-from tests.integration.database.test_session_defaults import with_default
-from tests.integration.schema.test_search_path import UNSET
 
 NEEDED = "needs a PostgreSQL with LLVM: install Debian's package postgresql"
+
+
 # Every expression is worth it, says the planner then.
-COMPILE_ALL = """
-SET jit = on; SET jit_above_cost = 0; SET jit_inline_above_cost = 0; SET jit_optimize_above_cost = 0
-"""
-
-
 @pytest.fixture(scope="module")
 def with_llvm() -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A connection that compiles all that it can, to a server that can."""

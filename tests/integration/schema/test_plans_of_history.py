@@ -13,12 +13,11 @@ import pytest
 from journal import connect
 from projections.subscriptions import Matching, subscribe
 from projections.subscriptions.history import History
+from tests.fixtures.connections import with_default
 from tests.fixtures.page_plans import journal_of_types
-from tests.fixtures.plans import Explained, explained, looked_at, prepare, shown
+from tests.fixtures.plans import COMPILE_ALL, Explained, explained, looked_at, prepare, shown
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import fetchval
-from tests.integration.database.test_session_defaults import with_default
-from tests.integration.schema.test_jit import COMPILE_ALL
 
 PAGE = 2000
 SLACK = 500

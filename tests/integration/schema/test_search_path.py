@@ -9,19 +9,9 @@ import psycopg
 import pytest
 
 from journal import schema
+from tests.fixtures.hot_paths import UNSET
 
 DOCS = Path(__file__).parents[3] / "docs"
-
-# PostgreSQL puts these into the caller's plan, or they run once for each of many rows: the setting would cost time.
-# What they call fits its arguments' types exactly, or was resolved when they were made: nothing can take its place.
-UNSET = {
-    "checked_json_v1",
-    "_event_bytes_v1",
-    "_refill_rate_limit_v1",
-    "slice_of_v1",
-    "_uuid7_time_v1",
-    "uuid7_v1",
-}
 
 # Closer to the types of a call than PostgreSQL's own, so it is these that an open search path would choose.
 TRAPS = """

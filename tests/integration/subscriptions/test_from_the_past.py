@@ -17,8 +17,18 @@ from projections.subscriptions import subscribe as make_subscription
 from projections.subscriptions.history import History
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.journal import PAST
-from tests.fixtures.locks import WAITING
-from tests.fixtures.matching import execute, fetchval, happened, match, matched, matching, publish, subscribe
+from tests.fixtures.matching import (
+    HELD,
+    WAITS,
+    execute,
+    fetchval,
+    happened,
+    match,
+    matched,
+    matching,
+    publish,
+    subscribe,
+)
 from tests.fixtures.past import (
     ALL_CAUGHT_UP,
     append_many,
@@ -31,12 +41,6 @@ from tests.fixtures.past import (
 )
 from tests.fixtures.projections import until
 
-HELD = """
-CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
-CREATE TRIGGER held AFTER INSERT ON projections.matches FOR EACH STATEMENT EXECUTE FUNCTION held();
-"""
-WAITS = f"SELECT count(*) >= 1 FROM {WAITING} WHERE locktype = 'advisory'"
 READ = """
 SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(i.indexrelid) + pg_stat_get_xact_tuples_returned(i.indrelid)), 0)
 FROM pg_catalog.pg_index AS i WHERE i.indrelid IN (

@@ -17,6 +17,8 @@ from journal.partitions import maintain
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.locks import WAITING
 from tests.fixtures.matching import (
+    HELD,
+    WAITS,
     execute,
     fetchval,
     happened,
@@ -30,12 +32,6 @@ from tests.fixtures.matching import (
 )
 from tests.fixtures.projections import until
 
-HELD = """
-CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
-CREATE TRIGGER held AFTER INSERT ON projections.matches FOR EACH STATEMENT EXECUTE FUNCTION held();
-"""
-WAITS = f"SELECT count(*) >= 1 FROM {WAITING} WHERE locktype = 'advisory'"
 HOLDERS = f"SELECT array_agg(pid) FROM {WAITING} WHERE locktype = 'advisory'"
 ALL_MATCHED = "SELECT (SELECT count(*) FROM projections.matches) >= (SELECT count(*) FROM projections.events)"
 

@@ -15,7 +15,7 @@ from projections.subscriptions.sse import StreamRequest
 from projections.subscriptions.sse.stream import StreamClient
 from projections.subscriptions.subscribing import subscribe
 from tests.fixtures.projections import execute, fetchval, until
-from tests.fixtures.sse import QUICK, Client, asked, becomes, quick, settled, streaming
+from tests.fixtures.sse import QUICK, Client, asked, becomes, left_after, quick, settled, streaming
 from tests.fixtures.subscriptions import landed_and_matched
 
 pytestmark = pytest.mark.timeout(60)
@@ -29,15 +29,6 @@ Meanwhile = Callable[[], Awaitable[Any]]
 async def port(database: Database) -> AsyncIterator[int]:
     async with streaming(database) as (_, port):
         yield port
-
-
-async def left_after(port: int, number: int = 0) -> str:
-    """Connect, take so many events and go; returns the id with which to come again."""
-    async with asked(port) as client:
-        await client.block()
-        await client.events(number)
-    assert client.last_id is not None
-    return client.last_id
 
 
 async def nothing_more(client: Client, database: Database, source_id: str = "last") -> None:

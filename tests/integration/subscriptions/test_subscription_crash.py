@@ -17,10 +17,9 @@ from projections.subscriptions.listening import Listener
 from projections.subscriptions.reading import SettledMatches
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
-from tests.fixtures.matching import execute, match, matched, publish, subscribe, tend
+from tests.fixtures.matching import HELD, execute, match, matched, publish, subscribe, tend
 from tests.fixtures.projections import until
 from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick, until_handled
-from tests.integration.subscriptions.test_matching_races import HELD
 
 READ = """
 SELECT n.seq_nr FROM projections.poll_group_v1('g', 'reader', '1 hour') AS r

@@ -8,54 +8,15 @@ from typing import Any
 
 import pytest
 
-from journal import Database, DatabaseError, RawJson, Row
+from journal import Database, DatabaseError, RawJson
 from projections.webhooks.errors import InvalidSchedule, NotFound
-from projections.webhooks.messages import MESSAGE
 from projections.webhooks.schedules import Schedule, Schedules
 from projections.webhooks.ticks import send_claimed, send_due
 from tests.fixtures.projections import execute, fetchval
+from tests.fixtures.schedules import DATA, due, made, messages, set_back
 from tests.fixtures.webhooks import coded, endpoint
 
-DATA = RawJson('{"b": 1.0,  "a": 12345678901234567890}')
 MINUTE = timedelta(minutes=1)
-
-
-async def made(database: Database, name: str = "report", **values: Any) -> Schedule:
-    """A schedule that is due at the next new year, unless it is to have another line."""
-    chosen = {"cron": "0 0 1 1 *", "timezone": "UTC", "topic": "report.due", "data": DATA} | values
-    return await Schedules(database).create(chosen.pop("tenant", "acme"), name, **chosen)
-
-
-async def due(database: Database, schedule: Schedule, years: int = 1) -> datetime:
-    """Let time pass: its next tick was the last new year, or one before."""
-    assert schedule.next_at is not None
-    tick = schedule.next_at.replace(year=schedule.next_at.year - years)
-    await set_back(database, schedule, tick)
-    return tick
-
-
-async def set_back(database: Database, schedule: Schedule, tick: datetime) -> None:
-    await execute(
-        database,
-        "UPDATE projections.webhook_schedules SET next_at = $2 WHERE schedule_id = $1",
-        schedule.schedule_id,
-        tick,
-    )
-
-
-async def messages(database: Database, schedule: Schedule | None = None) -> list[Row]:
-    """What was sent, in the order of ticks."""
-    async with database.session() as session:
-        return list(
-            await session.fetch(
-                "SELECT event_type, payload::text AS data, metadata::text AS metadata, event_id "
-                "FROM projections.events WHERE entity_type = $1 "
-                "AND ($2::text IS NULL OR metadata->'labels'->>'schedule_id' = $2) "
-                "ORDER BY metadata->'labels'->>'tick', db_timestamp",
-                MESSAGE,
-                schedule and schedule.schedule_id,
-            )
-        )
 
 
 async def ticks(database: Database, schedule: Schedule) -> list[datetime]:
