@@ -163,8 +163,8 @@ def check_kind(item: object, kind: type, arguments: str) -> None:
     Check one of several that a call was given.
 
     Args:
-        item: What it was given.
-        kind: What it should be.
+        item: The value that was passed.
+        kind: The class that it has to be of.
         arguments: How one is made, without what may be left out.
 
     Raises:

@@ -114,7 +114,7 @@ class Log:
     Args:
         database: Lends the sessions that read; they need read only.
         name: What offsets that belong to it are stored with, and messages call it.
-        queries: How it is read.
+        queries: The statements that read it.
         bound: What bounds its late commits.
     """
 

@@ -58,7 +58,7 @@ class Look:
 
     Args:
         number: Of the poll.
-        poll: What it told.
+        poll: The result of the poll.
         newest: The newest event of the range's types after its place and after ``since``, if any.
         since: Of events up to this time it tells nothing.
     """
@@ -133,7 +133,7 @@ class WritersPoller:
 
     Args:
         database: Where our journal is, or a log of another kind; must be the primary for what the lock tells.
-        pacing: How often.
+        pacing: The pauses between polls.
     """
 
     def __init__(self, database: Database | Log, pacing: PollPacing | None = None) -> None:
@@ -239,7 +239,7 @@ class WritersPoller:
 
         Args:
             who: The asking range.
-            entity_types: What it reads.
+            entity_types: The types of events that are read.
             place: The time it has read up to.
             after: Number of the last look it has used; 0 for none.
             import_id: The last import it accounts for.
@@ -366,7 +366,7 @@ class Notifier:
     Never call it inside the appending transaction: NOTIFY takes a lock of the whole database at commit.
 
     Args:
-        database: Where to notify.
+        database: The database whose listeners are notified.
         interval: Shortest time between two notifications; appends in between share the next one.
     """
 

@@ -245,7 +245,7 @@ class SliceReader:
         When the event before each (source_id, seq_nr) was written, if that was between two times.
 
         Args:
-            session: Where to read.
+            session: A session on the database of the log.
             keys: The events.
             since: Nothing is said of what was written earlier, as of what was deleted.
             until: When the newest of the events was written.

@@ -32,7 +32,7 @@ class Service:
 
     Args:
         name: What it is, for the log.
-        step: What to do.
+        step: Does one piece of work; returns the seconds to wait before the next.
         restart: The pause after the n-th failure in a row, which only a stop ends, and then a wake-up.
         action: That of the log records of failures; ``{name}_failed`` by default.
         patience: Seconds that a step may take: where milliseconds do, a connection that says nothing is dead.

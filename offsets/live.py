@@ -113,7 +113,7 @@ class _LiveReader:
         Begin to read, with nothing in memory of what the database holds.
 
         Args:
-            start: What is settled.
+            start: The time up to which events are settled.
             bound: Leave out what is older.
             import_id: The last import that ``start`` accounts for.
         """

@@ -43,7 +43,7 @@ class Account:
 
         Args:
             command: The program and its arguments.
-            cwd: Where it runs.
+            cwd: The working directory of the command.
             output: Takes what it says. A file, not a pipe: the server inherits it and keeps it open.
 
         Returns:

@@ -44,7 +44,7 @@ class Holder:
         kind: ``retention`` and ``archive``, the settings; ``projection``, ``rebuild``, ``parked`` and ``group``,
             whoever has not read it; ``directed``, events that wait for their time.
         name: Of the projection or group; else empty.
-        reason: Where it stands.
+        reason: Why it keeps the partition, as a phrase that follows its name.
     """
 
     kind: str

@@ -40,7 +40,7 @@ class Patience:
     Args:
         lock_timeout: The longest wait for whoever uses a table, and so the longest time for which a new one waits
             behind it. Keep it below the server's ``deadlock_timeout`` (1 s).
-        attempts: How often.
+        attempts: The number of attempts.
         pause: Between two attempts.
         total: How long to wait for transactions that are older than a copy: they could not see it.
 
@@ -75,7 +75,7 @@ class MaintainedPartition:
         to_timestamp: The first instant after it.
         moved: Rows moved into it from the default partition; None when it was not made.
         problem: Why it was not made; None when it was.
-        table: Whose partition it is.
+        table: The partitioned table.
     """
 
     from_timestamp: datetime
@@ -105,7 +105,7 @@ async def make_partitions(
         table: Whose partitions: ``events``, the journal, or one of the other tables that have partitions in time.
         interval: The time that one partition holds; None: as the table's settings say.
         ahead: How many intervals to come have a partition afterwards; None: as the table's settings say.
-        patience: How long to try.
+        patience: Pauses, and the number of attempts, to get a lock.
 
     Returns:
         What was made, and what could not be, in the order of time.

@@ -24,7 +24,7 @@ class CronJob:
     A job of pg_cron.
 
     Args:
-        statement: What schedules it.
+        statement: The SQL statement that schedules the job.
         scheduled: Whether that was run; else pg_cron is not in this database: run it in the one it is in.
     """
 

@@ -67,7 +67,7 @@ async def supervise(
 
     Args:
         command: A subcommand of ``projections`` and its arguments, for each process by its number from 1.
-        processes: How many.
+        processes: The number of worker processes.
         dsn: Handed down in the environment, for others can read a command line.
         forever: Start one again also when it has ended with 0.
         grace: How long a process may take to end when it was asked to; then it is killed.

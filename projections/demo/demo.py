@@ -120,7 +120,7 @@ class Demo:
 
     Args:
         dsn: A database with the schema installed.
-        options: What to do.
+        options: The options of the command line.
         report: Is told how far it is.
         stop: Ends the run when set.
         batch: Rebuilds the read models half way; None for no rebuild.

@@ -124,7 +124,7 @@ async def webhooks(
 
     Args:
         dsn: The database.
-        stopping: Whether to stop.
+        stopping: The request to stop, which is checked between steps.
         report: Is told what happens.
         again: Whether to send again what has arrived at the receivers of an earlier run.
     """

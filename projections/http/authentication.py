@@ -144,8 +144,8 @@ class Authentication:
     anything has to be protected against that too.
 
     Args:
-        app: What is protected.
-        address: Where it listens.
+        app: The ASGI application behind it.
+        address: The address that the server listens on.
         token: What requests must carry; None only on a loopback address.
         open_paths: Paths that need no token; they must not tell anything.
 

@@ -165,7 +165,7 @@ class _Language:
     Args:
         read: Makes of a value what is compared: of a text below `time`, a time.
         comparable: Tells whether values are compared with this at all.
-        expected: What is, in words.
+        expected: What a value has to be, for messages.
     """
 
     def __init__(self, read: Callable[[Any], Any], comparable: Callable[[Any], bool], expected: str) -> None:

@@ -40,7 +40,7 @@ def write_metrics(
     Metrics as Prometheus reads them.
 
     Args:
-        metrics: What to write.
+        metrics: The metrics to write.
         accept: The ``Accept`` header of the request.
         database: The name of the database that they are about: a label of every series. None: not known yet.
 

@@ -64,7 +64,7 @@ class Probe:
 
     Args:
         database: Is asked whether it answers.
-        snapshots: What the database tells.
+        snapshots: Snapshots of the database.
         collect: All metrics; of None, when the database tells nothing.
         lags: The lags to check.
         fault: Why the process is not ready, the database aside; None when it is.
@@ -188,7 +188,7 @@ def delivering_app(webhooks: Counted, database: Database) -> Starlette:
 
     Args:
         webhooks: What ``deliver(observer=...)`` counts with.
-        database: What it delivers from.
+        database: The database that deliveries are read from.
     """
     system = ProcessCollector(registry=None)
 

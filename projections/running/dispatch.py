@@ -44,7 +44,7 @@ class Dispatcher:
     Calls the handlers of one range's object.
 
     Args:
-        projection: What to run.
+        projection: The projection whose handlers are called.
         target: The object whose methods are called.
         tables: Writes what table handlers return; shared by all ranges of a process.
         monitor: Is told what is being handled.

@@ -59,7 +59,7 @@ class RangeRunner:
     Runs a projection on a claimed range until it is stopped.
 
     Args:
-        projection: What to run.
+        projection: The projection whose handlers are called.
         claim: The range.
         process: What all ranges of the process share.
         cache_size: How many sources' offsets to keep in memory.

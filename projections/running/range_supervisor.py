@@ -30,11 +30,11 @@ class RangeSupervisor:
 
     Args:
         process: The process.
-        projection: What to run.
+        projection: The projection whose range is run.
         claim: The range.
         cache_size: How many sources' offsets to keep in memory.
         streak: Notices that sources fail alike, in all ranges of the projection here.
-        paused: Whether to begin paused.
+        paused: Begin paused, until it is resumed.
     """
 
     def __init__(

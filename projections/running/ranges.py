@@ -28,7 +28,7 @@ class Ranges:
 
     Args:
         process: The process.
-        projection: What to run.
+        projection: The projection whose ranges are run.
         projection_id: Its number in the database.
         group: The tasks of the process; a fault that starting again does not heal ends them all.
         cut: How its slices are cut where it has never run.

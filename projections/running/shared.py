@@ -24,7 +24,7 @@ class Process:
 
     Args:
         database: Where offsets and read models are.
-        settings: How to run.
+        settings: Limits and times.
         observer: Is told, or several are; their exceptions are logged.
         stop: Set when all is to stop.
         journal: What is read; by default our journal in that database.

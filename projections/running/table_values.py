@@ -103,7 +103,7 @@ def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
     Check one column's values and make them what the drivers take for an array of its type.
 
     Args:
-        column: Where they go.
+        column: The column that the values are written to.
         values: One for each row; None is NULL.
         exact: Refuse what the column would round, because sums would then depend on where batches end.
 

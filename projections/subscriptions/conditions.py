@@ -102,7 +102,7 @@ class Asked:
 
     Args:
         session: In a transaction.
-        events: What is asked about.
+        events: The events that the conditions are asked about.
         timeout: What a condition may take for one event, and all together for several.
     """
 

@@ -45,13 +45,13 @@ class FailedBatch(NamedTuple):
     Args:
         group: Its group.
         retry_id: Its number.
-        handler: Who failed.
+        handler: The name of the handler that failed.
         first_match_id: Its first match.
         last_match_id: Its last match.
         attempts: How often it has been tried.
         error: The last error.
         due_at: When it is to be tried again; None: dead, it waits for somebody.
-        failed_at: When it last failed.
+        failed_at: The time of the last failure.
         events: How many events it has.
     """
 
@@ -73,7 +73,7 @@ class Retry(NamedTuple):
 
     Args:
         retry_id: Its number.
-        handler: For whom.
+        handler: The name of the handler that gets it.
         attempts: How often it has been tried.
         matches: Its text as it is kept.
         taken_until: It is due again then; whoever says what came of it names the time that it was taken until.
@@ -193,10 +193,10 @@ async def fail_batch(
     Args:
         session: A session on the database, in a transaction or not.
         group: The group.
-        handler: Who failed.
+        handler: The name of the handler that failed.
         matches: What :func:`encode_batch` made of it.
         attempts: How often it has been tried.
-        error: Why it failed.
+        error: The message of the error.
         delay: Handle it again after this time; None: it is dead.
         held: The range that it was read for: nothing is kept when that is another's by now.
         page: Up to where that range was read then: nothing is kept when the database has other matches by now.

@@ -42,7 +42,7 @@ class Checkpoints:
     The cursor is the end of the last page before which everything is done: one that is done waits for those before it.
 
     Args:
-        cursor: Where the range stands.
+        cursor: The place up to which everything is done.
     """
 
     def __init__(self, cursor: MatchPlace) -> None:
@@ -117,7 +117,7 @@ class Flow:
     The pages of a range that are being handled.
 
     Args:
-        cursor: Where the range stands.
+        cursor: The place up to which everything is done.
         handlers: Each handler, and the subscription whose events it gets.
         changed: Called when there is something to store, or to read.
     """

@@ -27,7 +27,7 @@ class RangeReader:
         group: The group's name, for messages.
         held: The range, as the database gave it.
         handlers: All handlers of the process; those that the range is not for are left out.
-        settings: How to read.
+        settings: Limits and times.
         changed: Called when there is something to do.
     """
 

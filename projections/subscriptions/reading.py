@@ -124,10 +124,10 @@ async def read_on(
     The next matches of a group, in their order, after a place that the caller remembers: nothing is claimed or moved.
 
     Args:
-        session: Where; outside a transaction.
+        session: A session on the database, outside a transaction.
         name: The group.
         after: Up to where it was read.
-        until: What :func:`settled_matches` said.
+        until: The last match to read, from :func:`settled_matches`.
         limit: At most so many.
         subscription_ids: Of these; None for all of the group.
         page_bytes: The one with which they have so many bytes together is the last.

@@ -15,7 +15,7 @@ class Settled:
     What one who reads on knows of it.
 
     Args:
-        database: Whose polls are heard.
+        database: The database whose polls are shared.
         longest: Seconds for which a poll counts as a look.
         changed: Called when a poll shows that there is something to look at.
     """

@@ -65,7 +65,7 @@ class Opt:
     What an option has beside the name, the type and the default of its parameter.
 
     Args:
-        help: What it does.
+        help: The text in the help of the command.
         names: Its names on the command line, where they are not the parameter's.
         attributes: Others of :class:`click.Option`, such as ``metavar`` and ``type``.
     """

@@ -22,7 +22,7 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
 
     Args:
         dsn: The database that was named, or None.
-        work: What to do there.
+        work: Called with the session; its result is returned.
 
     Raises:
         ProjectionsError: The database cannot be reached, is of another version, or refuses.
@@ -60,7 +60,7 @@ def visit_database(dsn: str | None, work: Callable[[Database], Awaitable[T]], co
 
     Args:
         dsn: The database that was named, or None.
-        work: What to do there.
+        work: Called with the session; its result is returned.
         connections: So many at most.
     """
 

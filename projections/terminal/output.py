@@ -78,8 +78,8 @@ def table_of(
     A table, with a line for each.
 
     Args:
-        columns: See there.
-        found: What it shows.
+        columns: The columns of the table; see :data:`Columns`.
+        found: One item for each row.
         numbers: Columns of texts that stand to the right, as whole numbers do.
         without: Columns that are left out.
     """
@@ -291,14 +291,14 @@ def listing(
     A list: a table with a line for each.
 
     Args:
-        name: What JSON calls it.
-        found: What is listed.
+        name: The key of the list in JSON.
+        found: One item for each row.
         columns: See :func:`projections.terminal.output.table_of`.
         notes: Lines below the table.
         nothing: What is said instead of an empty table.
         values: What JSON has of each; without it, all its fields.
-        numbers: See there.
-        without: See there.
+        numbers: As for :func:`table_of`.
+        without: As for :func:`table_of`.
         also: What JSON has beside the list.
     """
     table = table_or(nothing, columns, found, numbers, without)

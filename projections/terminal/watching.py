@@ -25,7 +25,7 @@ async def watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> int:
 
     Args:
         look: Asks the database. A terminal shows its answer in place of the one before; JSON is printed line by line.
-        as_json: Whether to print JSON.
+        as_json: Print JSON objects, one a line.
     """
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:

@@ -149,7 +149,7 @@ class CronLine:
             now: The database's time.
             missed: What of ticks that were missed: of each standstill `skip` sends none, but one that is a minute late
                 at most, `one` the last, `all` each.
-            standstills: When nobody could send.
+            standstills: Spans of time in which no process could send.
             limit: How many at a time; call again for the rest.
         """
         ticks: list[datetime] = []

@@ -68,7 +68,7 @@ class Exported:
         again: Those of them that were in the archive already, and have grown since by an import.
         unchanged: Names of those that were in the archive already.
         files: How many files were written.
-        rows: How many events.
+        rows: The number of events that were written.
         detachable: Partitions of which every event is in the archive, and that no projection still has to read.
         behind: Partitions that are in the archive whole, by the projections that have not passed them yet, or that
             are being rebuilt.

@@ -66,10 +66,10 @@ class Part:
     What one task exports: picklable, and holds no DSN.
 
     Args:
-        partition: From where.
-        entity_type: Whose events.
+        partition: The partition that is read.
+        entity_type: The type of the events.
         day: The part of the partition that lies in one day, in UTC.
-        slices: Of which slices.
+        slices: The range of slices whose events are read.
         rows: How many events that were when it was planned.
         import_id: The last import at that time.
         known: Files of the archive that have events of that time already: only others are written.
@@ -179,7 +179,7 @@ def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterat
     Sort a table in memory.
 
     Args:
-        table: What to sort.
+        table: The Arrow table to sort.
         columns: By which columns; texts by their bytes.
         rows: Of a batch, at most.
     """

@@ -94,7 +94,7 @@ class ArchivedFile:
         path: Where it is, from the archive's directory on.
         partition: The table partition that it was exported from.
         bounds: Time bounds of that partition.
-        entity_type: Whose events it holds.
+        entity_type: The type of the events that it holds.
         date: Their day, in UTC.
         slices: The range that was exported into it.
         rows: Its events.

@@ -96,7 +96,7 @@ def take_in(
 
     Args:
         directory: The archive.
-        manifest: What is named.
+        manifest: The manifest to add files to.
         processes: At most so many files are read at a time.
         progress: Told how many events are read, of how many.
 

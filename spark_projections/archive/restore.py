@@ -84,7 +84,7 @@ class Restored:
     Args:
         partition: Its name.
         bounds: Its time.
-        events: How many came back.
+        events: The number of events that were put back.
         present: How many of those wanted were in the journal already.
     """
 

@@ -82,7 +82,7 @@ def backfill(
     Args:
         dsn: The journal; the role needs projections_writer and TEMPORARY on the database.
         files: What to import, in any order.
-        mapped: How rows become events.
+        mapped: The columns and constants that make events of rows.
         spark: Where to run; by default in processes of this machine. Every executor must see the files.
         processes: At most so many of those.
         chunk: Events of a transaction.

@@ -127,7 +127,7 @@ class Gateway:
     Args:
         process: The virtual machine; closing its ``stdin`` ends it.
         port: Where it listens, on loopback.
-        secret: What it asks for.
+        secret: The secret that clients authenticate with.
     """
 
     process: subprocess.Popen[bytes]
@@ -227,7 +227,7 @@ def java_command(java: Java, spark_home: Path, options: Sequence[str] = ()) -> l
     Give the command line up to the main class for any part of Spark: driver, master, worker.
 
     Args:
-        java: What ``find_java`` chose.
+        java: The program that ``find_java`` chose.
         spark_home: The directory that holds ``jars``.
         options: More options for Java, such as ``-Xmx1g``; they win over what is set here.
     """
@@ -262,7 +262,7 @@ def start_gateway(
     Its standard output goes to this process's standard error, so that output for programs stays clean.
 
     Args:
-        java: What ``find_java`` chose.
+        java: The program that ``find_java`` chose.
         spark_home: The directory that holds ``jars``.
         conf: Spark's settings. They travel in a file that only this user can read, not on the command line,
             which everybody on the machine can.

@@ -77,8 +77,8 @@ class Reading:
     What to read. Picklable, and holds no DSN: it may travel in a plan.
 
     Args:
-        entity_type: Whose events.
-        slices: Of which slices.
+        entity_type: The types of the events.
+        slices: The range of slices whose events are read.
         since: Events with this ``db_timestamp`` or a later one.
         until: Events with this ``db_timestamp`` or an earlier one: the fence.
         after: With ``order="source"``: events behind this (source_id, seq_nr), to resume there.

@@ -87,7 +87,7 @@ class Job:
         dsn: The database; not shown.
         definition: The projection, pickled by cloudpickle: its module must be importable where tasks run.
         path: Where modules are found besides the usual places.
-        rebuild_id: Which rebuild.
+        rebuild_id: The number of the rebuild.
         until: The fence.
         skip: Go on after events that the handlers cannot handle.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.

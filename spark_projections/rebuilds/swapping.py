@@ -75,7 +75,7 @@ async def try_with_lock(
 
     Args:
         session: Outside a transaction.
-        statement: What needs the lock.
+        statement: The statement that needs the lock.
         args: Its arguments.
         limit: Undo it when it takes longer (SQLSTATE 57014), for others wait; zero for no limit.
 
@@ -119,7 +119,7 @@ async def copy_foreign_keys(
     Args:
         session: Outside a transaction.
         tables: Of the rebuild.
-        schema: Where the clones are.
+        schema: The schema of the clones.
         waiting: Is told who uses the tables that are referred to, after each failed attempt.
 
     Raises:

@@ -102,7 +102,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Plans micro-batches, and reads their partitions.
 
     Args:
-        options: What to read.
+        options: The options of the data source.
         table: The columns.
         pause: Waits so many seconds.
     """

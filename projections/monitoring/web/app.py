@@ -38,7 +38,7 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
     Whoever reaches it may use it: :func:`projections.http.serving.serving` puts authentication around it.
 
     Args:
-        database: Where actions are done.
+        database: The database that the page's actions change.
         feed: What the page shows; runs while the application does.
         origins: Where a proxy shows the page, such as ``https://monitor.example.com``.
     """

@@ -30,7 +30,7 @@ class LagHistory:
     The points of each projection, bounded in time and in number.
 
     Args:
-        length: How far back.
+        length: The time span that is kept.
         points: At most so many for each projection; more are thinned by dropping the oldest.
     """
 

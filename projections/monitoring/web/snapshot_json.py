@@ -36,7 +36,7 @@ def live(
     What is sent each time.
 
     Args:
-        snapshot: What was seen.
+        snapshot: The newest snapshot of the database.
         points: With the point that was made of it.
         parked: The sources that wait, by projection.
         every: Seconds to the next one.

@@ -251,11 +251,11 @@ class Operation:
         method: Of HTTP.
         path: With parameters in braces.
         handler: Does it. Its name is the operation's; the first line of its docstring says what it is.
-        tag: What it belongs to.
+        tag: The tag that groups it in the document.
         query: The model of its query.
         body: The model of its body.
         answer: The model or the dataclass of its answer; None: an empty one.
-        status: When it succeeds.
+        status: The HTTP status of success.
         raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL cannot store.
         problems: Statuses of its own problems.
         location: Where what it has made is: a path with fields of the answer in braces.
