@@ -12,8 +12,8 @@ RANGE_LABELS = ("projection", "range")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 MetricKind: TypeAlias = Literal["gauge", "counter", "histogram"]
-Gauges: TypeAlias = Mapping[str, tuple[str, str | Callable[[Any], float | None]]]
-"""By the names of gauges, what they say, and the attribute that has the value, or what computes it; None: no sample."""
+MetricTable: TypeAlias = Mapping[str, tuple[str, str | Callable[[Any], float | None]]]
+"""By the names of metrics: what each says, and the attribute with its value, or what computes it (None: no sample)."""
 
 
 class Durations:
@@ -63,12 +63,15 @@ def single(name: str, documentation: str, value: float | Durations, kind: Metric
     return Measure(name, documentation, [((), value)], (), kind)
 
 
-def gauges(
-    which: Gauges, things: Sequence[tuple[Sequence[str], object]], labels: Sequence[str] = ()
+def measures(
+    which: MetricTable,
+    things: Sequence[tuple[Sequence[str], object]],
+    labels: Sequence[str] = (),
+    kind: MetricKind = "gauge",
 ) -> Iterator[Measure]:
-    """A measure for each gauge, with a sample for each thing, which comes with the values of its labels."""
+    """A measure for each of them, with a sample for each thing, which comes with the values of its labels."""
     for name, (documentation, value) in which.items():
         get = attrgetter(value) if isinstance(value, str) else value
         found = [(values, get(thing)) for values, thing in things]
         samples = [(values, number) for values, number in found if number is not None]
-        yield Measure(name, documentation, samples, labels)
+        yield Measure(name, documentation, samples, labels, kind)

@@ -16,7 +16,7 @@ from typing import Any, cast
 from journal import BEGINNING
 from projections.extras import from_extra
 from projections.monitoring.lag import ProjectionLag, RangeLag, State
-from projections.monitoring.measures import RANGE_LABELS, Durations, Gauges, Measure, gauges, single
+from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, MetricTable, measures, single
 from projections.monitoring.snapshot import Snapshot
 
 with from_extra("monitor"):
@@ -70,9 +70,9 @@ def database_up(*, up: bool) -> Metric:
     return _family(single("database_up", "Whether the database answers, 1 or 0.", float(up)))
 
 
-def families(measures: Iterable[Measure]) -> list[Metric]:
+def families(found: Iterable[Measure]) -> list[Metric]:
     """Measures as Prometheus has them."""
-    return [_family(one) for one in measures]
+    return [_family(one) for one in found]
 
 
 def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
@@ -95,13 +95,13 @@ def _of_ranges(at: datetime, ranges: Sequence[tuple[Sequence[str], RangeLag]]) -
     def horizon_age(part: RangeLag) -> float | None:
         return max((at - part.horizon).total_seconds(), 0.0) if part.horizon > BEGINNING else None
 
-    of_each: Gauges = {
+    of_each: MetricTable = {
         "lag_seconds": ("Age of the oldest event that is not handled; 0 when there is none.", "lag"),
         "backlog_events": ("Events that are not handled.", "backlog"),
         "horizon_age_seconds": ("Time since the settled horizon; none before the first event.", horizon_age),
         "parked_sources": ("Sources that wait for somebody to decide.", "parked"),
     }
-    yield from gauges(of_each, ranges, RANGE_LABELS)
+    yield from measures(of_each, ranges, RANGE_LABELS)
     states = [([*labels, one.value], float(part.state is one)) for labels, part in ranges for one in State]
     yield Measure("range_state", "Whether a range is in a state, 1 or 0.", states, (*RANGE_LABELS, "state"))
 
@@ -115,18 +115,18 @@ def _of_projections(snapshot: Snapshot) -> Iterator[Measure]:
 
     found, labels = [([one.name], one) for one in snapshot.projections], ["projection"]
     # By projection: a cut of the ranges moves the counts of one to another, and a counter must not fall.
-    yield Measure(
-        "handled_events", "Events handled since the projection was made, by all workers.",
-        [(names, one.handled) for names, one in found], labels, "counter",
-    )  # fmt: skip
-    of_each: Gauges = {
+    handled: MetricTable = {
+        "handled_events": ("Events handled since the projection was made, by all workers.", "handled"),
+    }
+    yield from measures(handled, found, labels, "counter")
+    of_each: MetricTable = {
         "paused": ("Whether the projection is paused, 1 or 0.", "paused"),
         "workers": ("Workers that are alive and run the projection.", workers),
         "oldest_parked_age_seconds": (
             "Time since the source that has waited longest was parked; 0 when none waits.", waiting,
         ),
     }  # fmt: skip
-    yield from gauges(of_each, found, labels)
+    yield from measures(of_each, found, labels)
 
 
 def _of_writers(snapshot: Snapshot) -> Iterator[Measure]:

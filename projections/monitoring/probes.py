@@ -16,13 +16,7 @@ from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token
 from projections.http.serving import serving
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
-from projections.monitoring.health import (
-    SLOW_TURN,
-    LagChecks,
-    Lagging,
-    lags_of,
-    time_of_a_turn,
-)
+from projections.monitoring.health import SLOW_TURN, LagChecks, Lagging, lags_of, time_of_a_turn
 from projections.monitoring.metrics import (
     build_info,
     database_up,

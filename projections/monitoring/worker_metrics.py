@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
 
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
 from projections.monitoring.lag import RangeLag
-from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, single
+from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, MetricTable, measures, single
 from projections.monitoring.metrics import build_info, families
 from projections.monitoring.snapshot import Snapshot
 from projections.running.observer import Pulse, StatusObserver
@@ -55,20 +54,14 @@ class _Projection:
     ranges: dict[SliceRange, _Counts] = field(default_factory=dict)
 
 
-class _Counter(NamedTuple):
-    name: str
-    documentation: str
-    value: Callable[[_Counts], int]
-
-
-_COUNTERS = (
-    _Counter("events_handled", "Events that this worker has handled and committed.", lambda c: c.events),
-    _Counter("batches", "Batches that this worker has committed.", lambda c: c.batches),
-    _Counter("handler_failures", "Attempts at an event that have failed.", lambda c: c.failures),
-    _Counter("events_skipped", "Events that were given up and passed over.", lambda c: c.skipped),
-    _Counter("sources_parked", "Times that a source was set aside.", lambda c: c.parked),
-    _Counter("range_restarts", "Failures after which the range starts again.", lambda c: c.restarts),
-)
+_COUNTERS: MetricTable = {
+    "worker_events_handled": ("Events that this worker has handled and committed.", "events"),
+    "worker_batches": ("Batches that this worker has committed.", "batches"),
+    "worker_handler_failures": ("Attempts at an event that have failed.", "failures"),
+    "worker_events_skipped": ("Events that were given up and passed over.", "skipped"),
+    "worker_sources_parked": ("Times that a source was set aside.", "parked"),
+    "worker_range_restarts": ("Failures after which the range starts again.", "restarts"),
+}
 
 
 class WorkerMetrics(StatusObserver):
@@ -178,8 +171,8 @@ class WorkerMetrics(StatusObserver):
                 for slices, counts in projection.ranges.items()
                 if counts.phase is not _Phase.ENDED
             }
-        measures = [*self._of_process(), *self._of_projections(), *self._of_ranges()]
-        return [build_info(), *families(measures), *self._system.collect()]
+        own = [*self._of_process(), *self._of_projections(), *self._of_ranges()]
+        return [build_info(), *families(own), *self._system.collect()]
 
     def _of_process(self) -> Iterator[Measure]:
         if self._pulse is None:
@@ -218,9 +211,7 @@ class WorkerMetrics(StatusObserver):
             for name, projection in sorted(self._projections.items())
             for slices, counts in sorted(projection.ranges.items())
         ]
-        for one in _COUNTERS:
-            samples = [(labels, one.value(counts)) for labels, counts in ranges]
-            yield Measure(f"worker_{one.name}", one.documentation, samples, RANGE_LABELS, "counter")
+        return measures(_COUNTERS, ranges, RANGE_LABELS, "counter")
 
     def _range(self, name: str, slices: SliceRange) -> _Counts:
         projection = self._projections.get(name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from journal import Database, Session
-from projections.monitoring.measures import Gauges, Measure, gauges, single
+from projections.monitoring.measures import Measure, MetricTable, measures, single
 from projections.monitoring.registration import ActionRefused, Monitored, Observed, Place, Ranges, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
 from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
@@ -27,7 +27,7 @@ from projections.subscriptions.stopped_conditions import (
 
 __all__ = ["MONITORED"]
 
-_GAUGES: Gauges = {
+_GAUGES: MetricTable = {
     "group_lag_seconds": (
         "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
         "lag",
@@ -68,7 +68,7 @@ class _Groups(Observed):
     """Events that conditions failed on."""
 
     def metrics(self) -> Iterator[Measure]:
-        yield from gauges(_GAUGES, [([one.name], one) for one in self.groups], ["group"])
+        yield from measures(_GAUGES, [([one.name], one) for one in self.groups], ["group"])
         yield single(
             "quarantined_conditions",
             "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",

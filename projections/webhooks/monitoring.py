@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from journal import Database, Session
-from projections.monitoring.measures import Gauges, Measure, gauges, single
+from projections.monitoring.measures import Measure, MetricTable, measures, single
 from projections.monitoring.registration import Action, ActionRefused, Monitored, Observed, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
 from projections.webhooks.deliveries import Deliveries, Delivery
@@ -19,7 +19,7 @@ __all__ = ["MONITORED"]
 
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
-_GAUGES: Gauges = {
+_GAUGES: MetricTable = {
     "webhook_failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
     "webhook_failing_seconds": (
         "For how long the attempts at one of these have failed; 0 when there is none.", "failing_for",
@@ -51,7 +51,7 @@ class _Webhooks(Observed):
             "Deliveries that have not arrived: those in flight, those to come, those behind others, and dead letters.",
             ("in_flight", "pending", "waiting", "dead"),
         )
-        yield from gauges(_GAUGES, [((), self.totals)])
+        yield from measures(_GAUGES, [((), self.totals)])
         yield single(
             "webhook_ticks_skipped",
             "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
