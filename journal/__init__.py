@@ -7,6 +7,7 @@ from journal.appending import check_list as check_list
 from journal.appending import check_name as check_name
 from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
+from journal.backtracking import END_OF_TIME as END_OF_TIME
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.backtracking import Poll as Poll
@@ -46,6 +47,7 @@ from journal.errors import (
     SchemaError,
 )
 from journal.errors import InvalidToken as InvalidToken
+from journal.errors import JournalUnavailable as JournalUnavailable
 from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
 from journal.errors import OtherSchemaVersion as OtherSchemaVersion

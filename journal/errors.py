@@ -122,6 +122,10 @@ class DatabaseUnavailable(DatabaseError):
     """No connection to the database could be had, or it was lost."""
 
 
+class JournalUnavailable(DatabaseUnavailable):
+    """The database of a journal that is not in the one of the read models cannot be reached, or was lost."""
+
+
 class NoAnswer(DatabaseUnavailable):
     """A statement took longer than it may; its connection was dropped, and its outcome is unknown."""
 

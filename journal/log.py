@@ -6,14 +6,16 @@ Our journal is one. What reads asks for nothing else, and so reads any log for w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from journal.backtracking import Backtracking, WriterLockBacktracking
-from journal.database import Database, Row
+from journal.database import Database, OwnedSession, Row
+from journal.errors import DatabaseUnavailable, JournalUnavailable
 from journal.events import EventEnvelope, Origin
 from journal.writers import POLL
 
@@ -122,6 +124,28 @@ class Log:
     name: str = "journal"
     queries: Queries = JOURNAL
     bound: LateCommitBound = WriterLockBacktracking
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """
+        Have errors say that it is the database of this log which cannot be reached.
+
+        Raises:
+            JournalUnavailable: It cannot.
+        """
+        try:
+            yield
+        except JournalUnavailable:
+            raise
+        except DatabaseUnavailable as error:
+            raise JournalUnavailable(f"journal {self.name!r}: {error}") from error
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        """Lend a session to read with; see :meth:`named`."""
+        with self.named():
+            async with self.database.session() as session:
+                yield session
 
 
 def as_log(where: Database | Log) -> Log:

@@ -76,7 +76,7 @@ async def read_source(
         first: Lowest ``seq_nr``.
         last: Highest ``seq_nr``; by default the latest.
         backwards: Begin with the highest.
-        queries: How the log is read.
+        queries: The queries of the log.
     """
     low, high = first, _LATEST if last is None else last
     while low <= high:
@@ -176,7 +176,7 @@ class SliceReader:
         page_size: Rows of a page: what a batch holds.
         page_bytes: Bytes of a page, which bound the memory: payloads, metadata, and half a KiB for each event. It
             ends with the event with which it has this number.
-        queries: How the log is read.
+        queries: The queries of the log.
     """
 
     def __init__(

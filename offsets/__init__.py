@@ -16,6 +16,9 @@ from offsets.errors import ProjectionRuns as ProjectionRuns
 from offsets.errors import RangeLost as RangeLost
 from offsets.errors import TransactionEnded as TransactionEnded
 from offsets.errors import WrongEntityType as WrongEntityType
+from offsets.errors import WrongJournal as WrongJournal
+from offsets.fitting import AheadOfJournal as AheadOfJournal
+from offsets.fitting import fit_journal as fit_journal
 from offsets.leases import Heartbeat as Heartbeat
 from offsets.leases import Held as Held
 from offsets.leases import RangeStatus as RangeStatus
@@ -44,6 +47,7 @@ from offsets.management import statuses as statuses
 from offsets.parked import NotParked as NotParked
 from offsets.parked import ParkedSource as ParkedSource
 from offsets.parked import ParkedSources as ParkedSources
+from offsets.parked import parked_places as parked_places
 from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim

@@ -7,7 +7,8 @@ Errors of offsets.
     ├── DatabaseWentBack        the database is not what it was when it was looked at last
     ├── TransactionEnded        a handler ended the transaction of its batch
     ├── ProjectionRuns          workers run the projection that is to be removed
-    └── WrongEntityType         this version of the projection reads other entity types
+    ├── WrongEntityType         this version of the projection reads other entity types
+    └── WrongJournal            the projection reads another journal
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class WrongEntityType(InvalidValue):
     """A projection of this name and version reads other entity types."""
 
 
+class WrongJournal(InvalidValue):
+    """A projection reads another journal: what its offsets say is of that one."""
+
+
 own_errors = partial(
     raised_as,
     {
@@ -56,6 +61,7 @@ own_errors = partial(
         "PJ020": WrongEntityType,
         "PJ021": InvalidEvent,
         "PJ022": ProjectionRuns,
+        "PJ023": WrongJournal,
     },
 )
 """Raises what the functions of offsets raise as the errors of this module."""

@@ -28,7 +28,7 @@ _RANGES = """
 SELECT
     r.projection_id, r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon,
     r.handled_until, r.handled_at, r.handled, r.failures, r.error, r.restarts_at,
-    w.lease_until, coalesce(w.lease_until > clock_timestamp(), FALSE) AS alive
+    w.lease_until, coalesce(w.lease_until > clock_timestamp(), FALSE) AS alive, r.import_id
 FROM projections.projection_ranges AS r LEFT JOIN projections.workers AS w ON r.owner = w.owner
 WHERE r.projection_id = ANY($1) ORDER BY r.projection_id, r.min_slice
 """
@@ -144,6 +144,8 @@ class RangeStatus(NamedTuple):
     lease_until: datetime | None
     alive: bool
     """Whether it is owned, and the lease runs."""
+    import_id: int = 0
+    """The last import that the horizon accounts for."""
 
 
 class WorkerStatus(NamedTuple):

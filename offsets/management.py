@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from journal import BEGINNING, EntityTypes, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
-from offsets.errors import own_errors
+from offsets.errors import WrongJournal, own_errors
 from offsets.leases import RangeStatus, read_ranges
 
 _FIND = """
-SELECT projection_id, name, entity_types, paused, evicted_before, mode FROM projections.projections
+SELECT projection_id, name, entity_types, paused, evicted_before, mode, journal FROM projections.projections
 WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
@@ -42,6 +42,8 @@ class ProjectionStatus(NamedTuple):
     evicted_before: datetime
     ranges: list[RangeStatus]
     mode: Mode = "live"
+    journal: str | None = None
+    """The name of the journal that it reads, where that is in another database."""
 
 
 class Removed(NamedTuple):
@@ -111,9 +113,9 @@ async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
-    number, name, types, paused, evicted_before, mode = row.values()
+    number, name, types, paused, evicted_before, mode, journal = row.values()
     return ProjectionStatus(
-        number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode
+        number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode, journal
     )
 
 
@@ -137,8 +139,14 @@ async def set_mode(session: Session, name: str, mode: Mode) -> None:
 
     Raises:
         UnknownProjection: None of this name has run.
+        WrongJournal: It is to be inline, and reads a journal in another database.
     """
     found = await status(session, name)
+    if mode == "inline" and found.journal is not None:
+        raise WrongJournal(
+            f"projection {name!r} reads journal {found.journal!r} of another database: a transaction that appends "
+            "there cannot handle here"
+        )
     await session.execute(_SET_MODE, found.projection_id, mode)
 
 

@@ -22,6 +22,7 @@ UPDATE projections.parked_sources SET decision = $4
 WHERE projection_id = $1 AND ($2::text IS NULL OR source_id = $2) AND ($3::bigint IS NULL OR seq_nr = $3)
     AND decision = 'waiting'
 """
+_PLACES = "SELECT source_id, slice, parked_at FROM projections.parked_sources WHERE projection_id = $1"
 
 
 class NotParked(ProjectionsError):
@@ -126,3 +127,16 @@ class ParkedSources:
                 f"source {source_id!r} of projection {projection!r} is not waiting for a decision{at}"
             )
         return count
+
+
+class ParkedPlace(NamedTuple):
+    """A source that is parked, and since when."""
+
+    source_id: str
+    slice: int
+    parked_at: datetime
+
+
+async def parked_places(session: Session, projection_id: int) -> list[ParkedPlace]:
+    """All sources of a projection that are parked."""
+    return [ParkedPlace(*row.values()) for row in await session.fetch(_PLACES, projection_id)]

@@ -18,12 +18,12 @@ from journal import (
     Session,
     SliceRange,
 )
-from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, own_errors
+from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, WrongJournal, own_errors
 
 HANDLED = "projections_handled"
 """The channel on which those who wait are told that a batch was handled."""
 
-_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
+_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4, $5)"
 _CLAIM = "SELECT * FROM projections._claim_range_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _FAIL = "SELECT projections._fail_range_v1($1, $2, $3, $4, $5, $6)"
@@ -46,7 +46,7 @@ _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _EVICT = "SELECT projections._evict_offsets_v1($1, $2, $3)"
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
-_IS_INLINE = "SELECT mode = 'inline' FROM projections.projections WHERE projection_id = $1"
+_READS = "SELECT mode = 'inline' AS inline, journal FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
 SELECT source_id, seq_nr, decision FROM projections.parked_sources
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
@@ -102,6 +102,8 @@ async def register(
     entity_type: str | Collection[str] | EntityTypes,
     ranges: Sequence[SliceRange] = (ALL_SLICES,),
     version: int = 1,
+    *,
+    journal: str | None = None,
 ) -> int:
     """
     Make a projection known; returns its id.
@@ -112,14 +114,17 @@ async def register(
         entity_type: What it reads in this version.
         ranges: How its slices are cut when it is new.
         version: Of its code, when it is new.
+        journal: The name of the journal that it reads, where that is in another database.
 
     Raises:
         InvalidEvent: That names none, one twice, or one that cannot be.
         WrongEntityType: The name belongs to a projection that reads other entity types in this version.
+        WrongJournal: It has begun with another journal.
     """
     types = EntityTypes.of(entity_type)
     with own_errors():
-        return int(await session.fetchval(_REGISTER, name, types.sql, [r.min_slice for r in ranges], version))
+        cut = [r.min_slice for r in ranges]
+        return int(await session.fetchval(_REGISTER, name, types.sql, cut, version, journal))
 
 
 async def claim_again(session: Session, held: Claim) -> Claim | None:
@@ -262,9 +267,21 @@ class OffsetStore:
         bound: datetime = await session.fetchval(_EVICTED_BEFORE, self.claim.projection_id)
         return bound
 
-    async def is_inline(self, session: Session) -> bool:
-        """Whether those who append store offsets, too; a change takes the range from its owner."""
-        return bool(await session.fetchval(_IS_INLINE, self.claim.projection_id))
+    async def is_inline(self, session: Session, journal: str | None = None) -> bool:
+        """
+        Whether those who append store offsets, too; a change takes the range from its owner.
+
+        Args:
+            session: On the database of the offsets.
+            journal: The name of the journal that is read, where that is in another database; of that, they cannot.
+
+        Raises:
+            WrongJournal: The projection reads another one by now.
+        """
+        row = await session.fetchrow(_READS, self.claim.projection_id)
+        if row is not None and row["journal"] != journal:
+            raise WrongJournal(f"the projection reads {row['journal'] or 'the journal here'} by now")
+        return row is not None and bool(row["inline"])
 
     async def read(self, session: Session, source_ids: Sequence[str]) -> dict[str, int]:
         """The last handled number of those sources that have one."""

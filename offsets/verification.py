@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from journal import Session
+from journal import ALL_SLICES, Log, OwnedSession, Session, SliceReader
+from offsets.errors import WrongJournal
+from offsets.fitting import ahead_of_journal
+from offsets.management import ProjectionStatus, statuses
+
+_EXAMPLES = 10
 
 # Joins of whole tables: linear in their rows, whatever their number.
 _MISFITS = """
@@ -22,6 +29,7 @@ FROM (
     FROM projections.projection_ranges AS r
     WHERE greatest(r.horizon, r.handled_until) > clock_timestamp() + INTERVAL '1 second'
 ) AS f INNER JOIN projections.projections AS p ON f.projection_id = p.projection_id
+WHERE p.journal IS NULL
 GROUP BY p.name, f.what ORDER BY p.name, f.what
 """
 _SAYS = {
@@ -46,6 +54,41 @@ class Misfit(NamedTuple):
         return f"{self.projection}: {_SAYS[self.what].format(number=self.number)}: {', '.join(self.examples)}"
 
 
-async def misfits(session: Session) -> list[Misfit]:
-    """Progress that does not fit the journal, of all projections; takes time in proportion to their sources."""
-    return [Misfit(*row.values()) for row in await session.fetch(_MISFITS)]
+async def misfits(session: OwnedSession, journal: Log | None = None) -> list[Misfit]:
+    """
+    Progress that does not fit the journal, of all projections; takes time in proportion to their sources.
+
+    Args:
+        session: On the database of the offsets.
+        journal: What some of them read, if that is in another database: of those, only offsets are looked at.
+
+    Raises:
+        WrongJournal: One of them reads a journal in another database that was not passed.
+    """
+    found = [Misfit(*row.values()) for row in await session.fetch(_MISFITS)]
+    for status in await statuses(session):
+        if status.journal is not None:
+            found += await _misfits_elsewhere(session, status, journal)
+    return found
+
+
+async def _misfits_elsewhere(
+    session: OwnedSession, status: ProjectionStatus, journal: Log | None
+) -> list[Misfit]:
+    if journal is None or journal.name != status.journal:
+        raise WrongJournal(
+            f"projection {status.name!r} reads journal {status.journal!r} of another database: name that, too"
+        )
+
+    @asynccontextmanager
+    async def reading(_: OwnedSession) -> AsyncIterator[Session]:
+        async with journal.session() as lent:
+            yield lent
+
+    reader = SliceReader(status.entity_types, ALL_SLICES, queries=journal.queries)
+    ahead = [
+        one.source_id
+        async for page in ahead_of_journal(session, status.projection_id, reader, reading)
+        for one in page
+    ]
+    return [Misfit(status.name, "offset", len(ahead), ahead[:_EXAMPLES])] if ahead else []

@@ -54,6 +54,15 @@ class Generation:
         )
         return same and self.position >= earlier.position
 
+    @property
+    def life(self) -> str:
+        """What names this life, whose log only grows: nothing that was read in it is lost while it goes on."""
+        return f"{self.system % 2**64:x}.{self.timeline:x}.{self.started_at.timestamp():.6f}"
+
+    def is_of(self, life: str) -> bool:
+        """Whether it is of the cluster of a :attr:`life`, in whatever life."""
+        return life.startswith(f"{self.system % 2**64:x}.")
+
     def token(self) -> str:
         """
         What to put into something that leaves the process, such as a cursor; :meth:`check` takes it back.

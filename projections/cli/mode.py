@@ -15,7 +15,7 @@ __all__ = ["mode"]
 
 
 @click.command()
-@derived
+@derived(sides="read")
 async def mode(session: OwnedSession, /, name: str, to: Literal["inline", "live"]) -> Answer:
     """
     Have a projection handled by those who append (inline), or by its workers alone (live), while it runs.

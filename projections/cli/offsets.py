@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 
 import offsets as stored
-from journal import BEGINNING, Database, Session
+from journal import BEGINNING, Database, Log, OwnedSession, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import derived
 from projections.terminal.confirmation import confirm
@@ -31,21 +31,21 @@ def offsets() -> None:
 
 
 @offsets.command(name="list")
-@derived
+@derived(sides="read")
 async def list_(session: Session, /) -> Answer:
     """List how far each range of slices of all projections is: everything before its horizon is handled."""
     return _shown(await stored.statuses(session, None))
 
 
 @offsets.command()
-@derived
+@derived(sides="read")
 async def show(session: Session, /, name: str) -> Answer:
     """Show how far each range of slices of a projection is: everything before its horizon is handled."""
     return _shown(await stored.statuses(session, [name]))
 
 
 @offsets.command(name="set")
-@derived
+@derived(sides="read")
 async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = False) -> Answer:
     """
     Make a projection start at a time: events from then on are handled (again), older ones never.
@@ -62,7 +62,7 @@ async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = Fa
 
 
 @offsets.command()
-@derived
+@derived(sides="read")
 async def clear(database: Database, /, name: str, *, yes: Yes = False) -> Answer:
     """
     Make a projection start at the beginning: every event is handled again.
@@ -78,14 +78,14 @@ async def clear(database: Database, /, name: str, *, yes: Yes = False) -> Answer
 
 
 @offsets.command()
-@derived
-async def verify(session: Session, /) -> Answer:
+@derived(sides="both")
+async def verify(session: OwnedSession, journal: Log | None, /) -> Answer:
     """
     Look for progress that does not fit the journal, as after one of the two was restored alone.
 
     Exit code 1 when there is some.
     """
-    found = await stored.misfits(session)
+    found = await stored.misfits(session, journal)
     if not found:
         return Answer({"misfits": found}, ["the progress of every projection fits the journal"])
     return Answer(

@@ -41,7 +41,7 @@ def parked() -> None:
 
 
 @parked.command(name="list")
-@derived
+@derived(sides="read")
 async def list_(
     session: Session,
     /,
@@ -59,7 +59,7 @@ async def list_(
 
 
 @parked.command()
-@derived
+@derived(sides="read")
 async def show(session: Session, /, name: str, source: str) -> Answer:
     """Show a source that waits: its event, why it could not be handled, and where in the handler that was."""
     found = await ParkedSources(session).show(name, source)
@@ -69,14 +69,14 @@ async def show(session: Session, /, name: str, source: str) -> Answer:
 
 
 @parked.command()
-@derived(check=one_or_all("source", "SOURCE"))
+@derived(sides="read", check=one_or_all("source", "SOURCE"))
 async def retry(session: Session, /, name: str, source: str | None = None, *, every: Every = False) -> Answer:
     """Handle the event again, and let the source go on. Running workers do it within about a second."""
     return decided("retried", "parked events", await ParkedSources(session).retry(name, source))
 
 
 @parked.command()
-@derived(check=one_or_all("source", "SOURCE"))
+@derived(sides="read", check=one_or_all("source", "SOURCE"))
 async def drop(
     database: Database, /, name: str, source: str | None = None, *, every: Every = False, yes: Yes = False
 ) -> Answer:

@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 
 import offsets
-from journal import Database
+from journal import Database, Log
 from projections.monitoring import projection_lag
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
@@ -20,8 +20,10 @@ _Force = Annotated[bool, Opt("Also while workers run it: they handle nothing mor
 
 
 @click.command()
-@derived
-async def remove(database: Database, /, name: str, *, yes: Yes = False, force: _Force = False) -> Answer:
+@derived(sides="both")
+async def remove(
+    database: Database, journal: Log | None, /, name: str, *, yes: Yes = False, force: _Force = False
+) -> Answer:
     """
     Remove a projection that is given up: its ranges, its offsets, and its parked sources.
 
@@ -32,7 +34,7 @@ async def remove(database: Database, /, name: str, *, yes: Yes = False, force: _
     projection is gone, and handles nothing more of it until it is started again.
     """
     async with database.session() as session:
-        found = await projection_lag(session, name)
+        found = await projection_lag(session, name, journal=journal)
     confirm(
         f"Remove projection {name!r} with {counted(len(found.ranges), 'range')}, its offsets ({found.handled:,} events "
         f"handled, {found.backlog:,} not) and {found.parked:,} parked sources? Its read model is left as it is.",

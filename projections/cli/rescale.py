@@ -14,7 +14,7 @@ __all__ = ["rescale"]
 
 
 @click.command()
-@derived
+@derived(sides="read")
 async def rescale(session: OwnedSession, /, name: str, *, ranges: NewRanges) -> Answer:
     """
     Cut the slices of a projection into another number of ranges, while it runs.

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import click
 
 import offsets
-from journal import Session, entity_types
+from journal import Log, Session, entity_types
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
@@ -62,9 +62,10 @@ _RANGE_COLUMNS: Columns = {
 
 
 @click.command()
-@derived
+@derived(sides="both")
 async def status(
     session: Session,
+    journal: Log | None,
     /,
     name: str | None = None,
     *,
@@ -79,7 +80,7 @@ async def status(
     Lag is the age of the oldest event that is not handled, backlog the number of such events. A transaction that has
     appended and stays open holds back the horizon, up to which a restart need not look again.
     """
-    report = await _report(session, name)
+    report = await _report(session, name, journal)
     found = report.snapshot.projections
     parts = [PartOf(one, part) for one in found for part in one.ranges]
     columns, rows = (_RANGE_COLUMNS, parts) if by_range else (_COLUMNS, found)
@@ -88,7 +89,7 @@ async def status(
 
 
 @click.command()
-@derived
+@derived(sides="read")
 async def pause(session: Session, /, name: str) -> Answer:
     """Pause a projection after the current batches. It stays paused over restarts, until it is resumed."""
     await offsets.set_paused(session, name, paused=True)
@@ -96,23 +97,30 @@ async def pause(session: Session, /, name: str) -> Answer:
 
 
 @click.command()
-@derived
+@derived(sides="read")
 async def resume(session: Session, /, name: str) -> Answer:
     """Let a paused projection go on."""
     await offsets.set_paused(session, name, paused=False)
     return done(f"projection {name!r} goes on", name=name, paused=False)
 
 
-async def _report(session: Session, name: str | None) -> _Report:
-    found = await snapshot(session, None if name is None else [name])
+async def _report(session: Session, name: str | None, journal: Log | None) -> _Report:
+    found = await snapshot(session, None if name is None else [name], journal=journal)
     rows = await session.fetch(_REBUILDS)
     return _Report(
         found,
-        set(await entity_types(session)),
+        set(await _entity_types(session, journal)),
         {row["name"]: row["version"] for row in rows},
         {row["name"]: row["mode"] for row in rows},
         {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
     )
+
+
+async def _entity_types(session: Session, journal: Log | None) -> list[str]:
+    if journal is None:
+        return await entity_types(session)
+    async with journal.session() as reading:
+        return await entity_types(reading, queries=journal.queries)
 
 
 def _notes(report: _Report) -> Iterator[str]:

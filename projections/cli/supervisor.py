@@ -22,13 +22,14 @@ from datetime import timedelta
 from types import FrameType
 from typing import NamedTuple
 
-from journal.embedded import DSN_VARIABLE
 from journal.tasks import happens
 from projections.failing.retries import Backoff
 from projections.terminal.forced_exit import ForcedExit
 from projections.terminal.logs import LogFormat
 
 __all__ = ["StopAsked", "WorkerEnd", "heard_from_supervisor", "supervise", "tagged_logs"]
+
+from projections.terminal.connection import Sides
 
 log = logging.getLogger("projections")
 
@@ -56,7 +57,7 @@ class WorkerEnd(NamedTuple):
 async def supervise(
     command: Callable[[int], Sequence[str]],
     processes: int,
-    dsn: str,
+    where: Sides,
     *,
     forever: bool,
     grace: timedelta,
@@ -68,12 +69,12 @@ async def supervise(
     Args:
         command: A subcommand of ``projections`` and its arguments, for each process by its number from 1.
         processes: The number of worker processes.
-        dsn: Handed down in the environment, for others can read a command line.
+        where: The databases: handed down in the environment, for others can read a command line.
         forever: Start one again also when it has ended with 0.
         grace: How long a process may take to end when it was asked to; then it is killed.
         once: Options for the first start of one of them only.
     """
-    environment = {**os.environ, DSN_VARIABLE: dsn}
+    environment = {**os.environ, **where.environment}
     supervisor = _Supervisor(command, once, environment, grace, forever=forever)
     with supervisor.stopped_by_signals():
         await supervisor.run(processes)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import click
 
-from journal import Database
+from journal import Database, Log
 from projections.durations import Duration
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer, done
@@ -21,9 +21,10 @@ _Timeout = Opt("How long to wait at most.", type=Duration(least="1ms"))
 
 
 @click.command()
-@derived
+@derived(sides="both")
 async def wait(
     database: Database,
+    journal: Log | None,
     /,
     names: Annotated[tuple[str, ...], Arg("NAME...", required=True)],
     *,
@@ -41,7 +42,7 @@ async def wait(
       projections wait delays routes --token MS4xLjYzZjUuTjE --timeout 10s
     """  # noqa: D301 - click reads the escape
     began = time.perf_counter()
-    await wait_for(database, names, token, timeout)
+    await wait_for(database, names, token, timeout, journal=journal)
     seconds = round(time.perf_counter() - began, 3)
     text = f"handled by {' and '.join(map(repr, names))}"
     return done(text, projections=names, handled=True, seconds=seconds)

@@ -14,9 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 
-from journal import ConnectionSettings, Database
-from journal.database import connect
-from journal.embedded import database_dsn
+from journal import ConnectionSettings, Database, Log
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
@@ -27,7 +25,8 @@ from projections.running.observer import Observers, StatusObserver
 from projections.running.run import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
-from projections.terminal.commands import Arg, Dsn, Opt, derived
+from projections.terminal.commands import Arg, Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.connection import Sides, connected, sides
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import (
     Driver,
@@ -49,7 +48,7 @@ log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128
 _ORPHANED = timedelta(seconds=10)  # to finish the current batch when the supervisor is gone
-_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
+_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "read_side", "journal", "take_over", "http"})
 
 
 _LEASE = (
@@ -150,6 +149,8 @@ def worker(
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
     dsn: Dsn = None,
+    read_side: ReadSide = None,
+    journal: Journal = None,
 ) -> None:
     """
     Run projections in this process, together with all other workers on the same database.
@@ -164,6 +165,9 @@ def worker(
     --grace after the first, whatever it is waiting for.
 
     A database that goes away is waited for.
+
+    Read models may be in another database than the journal: --journal and --read-side. Effects and offsets commit
+    together there, as ever, where the schema is installed, too; the journal is only read.
 
     One process uses one core. With --processes, this one starts the others, starts again those that die, and stops
     them when it is stopped or dies itself; each has a pool of --max-connections of its own.
@@ -186,11 +190,15 @@ def worker(
         tagged_logs(log_format)
     with ending(context, logged=log_format == "json" or options.supervised):
         definitions = load_projections(targets)
-        with database_dsn(dsn) as database:
+        with sides(dsn, journal, read_side) as where:
+            if where.journal is not None and options.subscriptions:
+                raise click.UsageError(
+                    "--subscriptions match the journal of their own database: run them there"
+                )
             if options.processes > 1:
-                code = asyncio.run(_supervise(database, context, options, served.address))
+                code = asyncio.run(_supervise(where, context, options, served.address))
             else:
-                code = loop_runner().run(_run(database, definitions, options, served))
+                code = loop_runner().run(_run(where, definitions, options, served))
     context.exit(code)
 
 
@@ -210,14 +218,14 @@ def _handed_down(context: click.Context, address: Address | None, number: int) -
     return [*handed, "--", *context.params["targets"]]
 
 
-async def _supervise(dsn: str, context: click.Context, options: _Options, address: Address | None) -> int:
+async def _supervise(where: Sides, context: click.Context, options: _Options, address: Address | None) -> int:
     # What no process could start with is told once, and not by each.
-    async with connect(dsn, options.connections) as database, database.session() as session:
+    async with connected(where, options.connections) as (database, _), database.session() as session:
         await check_version(session)
     outcome = await supervise(
         partial(_handed_down, context, address),
         options.processes,
-        dsn,
+        where,
         forever=not options.until_caught_up,
         grace=options.grace,
         once=["--take-over"] if options.take_over else [],
@@ -225,15 +233,15 @@ async def _supervise(dsn: str, context: click.Context, options: _Options, addres
     return outcome.code or _exit_code(outcome.signal, options)
 
 
-async def _run(dsn: str, definitions: Sequence[Any], options: _Options, served: _Served) -> int:
+async def _run(where: Sides, definitions: Sequence[Any], options: _Options, served: _Served) -> int:
     stop = asyncio.Event()
-    async with connect(dsn, options.connections) as database:
+    async with connected(where, options.connections) as (database, journal):
         with (
             stopped_by_signals(stop, options.grace) as received,
             _supervisor(stop, received, options) as asked,
         ):
             async with (
-                _observed(database, options, served) as observer,
+                _observed(database, journal, options, served) as observer,
                 maintaining(database, options.maintain_every or None),
             ):
                 await run_projections(
@@ -246,12 +254,15 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options, served: 
                     until_caught_up=options.until_caught_up,
                     take_over=options.take_over,
                     discovery=Matching(options.ranges) if options.subscriptions else None,
+                    journal=journal,
                 )
     return 0 if asked.yes else _exit_code(received.number, options)
 
 
 @asynccontextmanager
-async def _observed(database: Database, options: _Options, served: _Served) -> AsyncIterator[Observers]:
+async def _observed(
+    database: Database, journal: Log | None, options: _Options, served: _Served
+) -> AsyncIterator[Observers]:
     """Who is to be told, serving what it is told for the length of the block."""
     observers: list[StatusObserver] = []
     if options.traces:
@@ -264,7 +275,7 @@ async def _observed(database: Database, options: _Options, served: _Served) -> A
     from projections.monitoring import WorkerMetrics, serve_metrics  # noqa: PLC0415 - of an extra
 
     metrics = WorkerMetrics()
-    async with serve_metrics(database, served.address, workers=metrics, token=served.token):
+    async with serve_metrics(database, served.address, workers=metrics, token=served.token, journal=journal):
         yield [metrics, *observers]
 
 

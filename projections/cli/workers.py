@@ -19,7 +19,7 @@ def workers() -> None:
 
 
 @workers.command(name="list")
-@derived
+@derived(sides="read")
 async def list_(session: Session, /) -> Answer:
     """
     Show the processes that run projections, in the order in which they joined.

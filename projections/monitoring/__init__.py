@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from journal import ProjectionsError
-from offsets import UnknownProjection
+from offsets import UnknownProjection, WrongJournal
 from projections.lazy import lazy_names
 from projections.monitoring.lag import ProjectionLag as ProjectionLag
 from projections.monitoring.lag import RangeLag as RangeLag
@@ -23,6 +23,7 @@ __all__, __getattr__, __dir__ = lazy_names()
 __all__ += [
     "ProjectionsError",
     "UnknownProjection",
+    "WrongJournal",
     "projection_lag",
     "snapshot",
 ]

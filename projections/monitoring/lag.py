@@ -17,7 +17,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import EntityTypes, Session, SliceRange
+from journal import EntityTypes, Log, Session, SliceRange
+from projections.monitoring.lag_elsewhere import Unhandled, unhandled_elsewhere
 
 _SLICE_LAG = (
     "SELECT projection_id, slice, lag, backlog, parked, parked_since FROM projections.slice_lag_v1($1, $2)"
@@ -81,16 +82,6 @@ class RangeLag(NamedTuple):
     error: str | None
     """The last one's error."""
     restarts_at: datetime | None
-
-
-class Unhandled(NamedTuple):
-    """What a slice has not handled, as the database tells it."""
-
-    lag: float
-    """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
-    backlog: int
-    parked: int
-    parked_since: datetime | None
 
 
 _NOTHING = Unhandled(0.0, 0, 0, None)
@@ -165,7 +156,7 @@ class ProjectionLag(LagOfRanges):
         return sum(part.handled for part in self.ranges)
 
 
-async def projection_lag(session: Session, name: str) -> ProjectionLag:
+async def projection_lag(session: Session, name: str, *, journal: Log | None = None) -> ProjectionLag:
     """
     How far a projection is behind.
 
@@ -173,13 +164,18 @@ async def projection_lag(session: Session, name: str) -> ProjectionLag:
 
     Raises:
         UnknownProjection: None of this name has run; the error lists those that have.
+        WrongJournal: It reads a journal in another database that was not passed.
     """
-    (found,) = await projection_lags(session, [name])
+    (found,) = await projection_lags(session, [name], journal=journal)
     return found
 
 
 async def projection_lags(
-    session: Session, names: Sequence[str] | None = None, *, by_slice: bool = True
+    session: Session,
+    names: Sequence[str] | None = None,
+    *,
+    by_slice: bool = True,
+    journal: Log | None = None,
 ) -> list[ProjectionLag]:
     """
     How far projections are behind; in three statements, however many they are.
@@ -188,16 +184,23 @@ async def projection_lags(
         session: A session on the database, inside or outside a transaction.
         names: Of the projections; None for all, by name.
         by_slice: Whether to look at each slice; ranges alone cost half as much, and less to fetch.
+        journal: What some of them read, if that is in another database; each of those takes some statements more.
 
     Raises:
         UnknownProjection: None of one of the names has run; the error lists those that have.
+        WrongJournal: One of them reads a journal in another database that was not passed.
     """
     statuses = await offsets.statuses(session, names)
     unhandled: dict[int, dict[int, Unhandled]] = {status.projection_id: {} for status in statuses}
-    for row in await session.fetch(_SLICE_LAG, list(unhandled), by_slice):
+    here = [status.projection_id for status in statuses if status.journal is None]
+    for row in await session.fetch(_SLICE_LAG, here, by_slice):
         number, slice_number, lag, backlog, parked, parked_since = row.values()
         seconds = 0.0 if lag is None else lag.total_seconds()
         unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
+    for status in statuses:
+        if status.journal is not None:
+            found = await unhandled_elsewhere(session, status, journal, by_slice=by_slice)
+            unhandled[status.projection_id] = found
     return [
         _projection_lag(status, unhandled[status.projection_id], by_slice=by_slice) for status in statuses
     ]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
-from journal import Database
+from journal import Database, Log
 from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
 from projections.http.addresses import Address, parse_address
@@ -142,7 +142,12 @@ class Probe:
         )
 
 
-def worker_app(metrics: WorkerMetrics, database: Database, webhooks: Counted | None = None) -> Starlette:
+def worker_app(
+    metrics: WorkerMetrics,
+    database: Database,
+    webhooks: Counted | None = None,
+    journal: Log | None = None,
+) -> Starlette:
     """
     What a worker serves: its own counts, and what the database tells of the ranges that it holds.
 
@@ -150,6 +155,7 @@ def worker_app(metrics: WorkerMetrics, database: Database, webhooks: Counted | N
         metrics: What ``run(observer=...)`` counts with, or ``run_webhooks(observer=...)``.
         database: What the worker runs on.
         webhooks: What ``run_webhooks(delivery_observer=...)`` counts with.
+        journal: What it reads, if that is in another database.
     """
 
     def held(snapshot: Snapshot) -> Snapshot:
@@ -171,7 +177,7 @@ def worker_app(metrics: WorkerMetrics, database: Database, webhooks: Counted | N
         return metrics.fault or (None if webhooks is None else webhooks.fault)
 
     # Not of everything: each worker would count the same, and none of it is its own.
-    snapshots = cached_snapshot(database, lambda: metrics.projections)
+    snapshots = cached_snapshot(database, lambda: metrics.projections, journal=journal)
     probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), fault)
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
@@ -194,13 +200,20 @@ def delivering_app(webhooks: Counted, database: Database) -> Starlette:
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 
-def monitor_probe(database: Database) -> Probe:
-    """What a monitor serves beside its page: what the database tells of all that is monitored."""
+def monitor_probe(database: Database, journal: Log | None = None) -> Probe:
+    """
+    What a monitor serves beside its page: what the database tells of all that is monitored.
+
+    Args:
+        database: The database of the projections.
+        journal: What projections read, if that is in another database.
+    """
 
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
 
-    return Probe(database, cached_snapshot(database, everything=True), collect, lags_of, lambda: None)
+    snapshots = cached_snapshot(database, everything=True, journal=journal)
+    return Probe(database, snapshots, collect, lags_of, lambda: None)
 
 
 def _lagging(one: Lagging) -> dict[str, object]:
@@ -224,6 +237,7 @@ async def serve_metrics(
     workers: WorkerMetrics | None = None,
     webhooks: Counted | None = None,
     token: str | None = None,
+    journal: Log | None = None,
 ) -> AsyncIterator[Address]:
     """
     Serve ``/metrics``, ``/livez``, ``/readyz`` and ``/lagz`` of this process for the length of the block.
@@ -234,6 +248,7 @@ async def serve_metrics(
         workers: What ``run(observer=...)`` counts with; None in a process that runs no projections.
         webhooks: What ``run_webhooks(delivery_observer=...)`` counts with.
         token: What requests must carry; None: as PROJECTIONS_TOKEN or PROJECTIONS_TOKEN_FILE say.
+        journal: What projections read, if that is in another database.
 
     Returns:
         Where it listens.
@@ -242,7 +257,7 @@ async def serve_metrics(
         ProjectionsError: Nothing can listen there, or other machines reach it and there is no token.
     """
     if workers is not None:
-        app = worker_app(workers, database, webhooks)
+        app = worker_app(workers, database, webhooks, journal)
     elif webhooks is not None:
         app = delivering_app(webhooks, database)
     else:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import offsets
-from journal import Session
+from journal import Log, Session
 from projections.monitoring.lag import ProjectionLag, projection_lags
 from projections.monitoring.registration import Observed, registered
 
@@ -48,6 +48,7 @@ async def snapshot(
     *,
     by_slice: bool = False,
     everything: bool = False,
+    journal: Log | None = None,
 ) -> Snapshot:
     """
     How projections are doing, and who runs them.
@@ -57,14 +58,16 @@ async def snapshot(
         names: Which projections; None for all that have run on this database.
         by_slice: Whether to look at each slice of the projections, or at their ranges alone.
         everything: Whether to look at groups of consumers and at webhooks, too.
+        journal: What some of the projections read, if that is in another database.
 
     Raises:
         UnknownProjection: One of them has not run.
+        WrongJournal: One of them reads a journal in another database that was not passed.
     """
     (now,) = await session.fetch(_NOW)
     return Snapshot(
         now["at"],
-        await projection_lags(session, names, by_slice=by_slice),
+        await projection_lags(session, names, by_slice=by_slice, journal=journal),
         await offsets.workers(session),
         await open_writers(session),
         now["database"],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from journal import BEGINNING, EventEnvelope, Key, Session, SliceReader
+from journal import BEGINNING, EventEnvelope, Key, OwnedSession, SliceReader
 from offsets import BatchVerdicts, Verdict
 from projections.errors import describe
+from projections.running.connections import Reading
 from projections.running.transactions import Transactions
 
 log = logging.getLogger("projections")
@@ -20,6 +21,7 @@ class Acceptance:
     Args:
         name: The projection, for messages.
         reader: Loads what a gap leaves out.
+        reading: Lends what to read the journal with.
         transactions: Those of the range: know its offsets.
         exact: Whether an event is visible only when those before it are (a primary): what a gap then leaves out and
             cannot be loaded was deleted. Otherwise it may still come.
@@ -31,6 +33,7 @@ class Acceptance:
         self,
         name: str,
         reader: SliceReader,
+        reading: Reading,
         transactions: Transactions,
         *,
         exact: bool = True,
@@ -38,12 +41,13 @@ class Acceptance:
     ) -> None:
         self._name = name
         self._reader = reader
+        self._reading = reading
         self._transactions = transactions
         self._state = transactions.state
         self._exact = exact
         self._inline = inline
 
-    async def accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+    async def accept(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         """The events of a page that are to be handled, in order, each after what was missing before it."""
         batch = await self._batch(session, {envelope.source_id for envelope in page})
         gaps = await self._unknown_gaps(session, batch, page)
@@ -65,7 +69,7 @@ class Acceptance:
                 accepted.append(envelope)
         return accepted
 
-    async def unhandled(self, session: Session, keys: Sequence[Key]) -> list[Key]:
+    async def unhandled(self, session: OwnedSession, keys: Sequence[Key]) -> list[Key]:
         """Of keys, those whose events have not been handled and do not wait."""
         if not keys:
             return []
@@ -73,7 +77,7 @@ class Acceptance:
         done = {Verdict.DUPLICATE, Verdict.PARKED}
         return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
-    async def _batch(self, session: Session, source_ids: set[str]) -> BatchVerdicts:
+    async def _batch(self, session: OwnedSession, source_ids: set[str]) -> BatchVerdicts:
         if self._inline:
             self._state.forget(source_ids)
         try:
@@ -83,7 +87,7 @@ class Acceptance:
             return self._state.batch(source_ids)
 
     async def _unknown_gaps(
-        self, session: Session, batch: BatchVerdicts, page: Sequence[EventEnvelope]
+        self, session: OwnedSession, batch: BatchVerdicts, page: Sequence[EventEnvelope]
     ) -> set[tuple[str, int]]:
         """Of sources without an offset, those whose event before the page's first was never handled."""
         if not (without_offset := batch.without_offset()):
@@ -100,16 +104,19 @@ class Acceptance:
         if not unknown:
             return set()
         newest = max(firsts[source_id].db_timestamp for source_id, _ in unknown)
-        predecessors = await self._reader.predecessors(session, unknown, self._state.evicted_before, newest)
+        since = self._state.evicted_before
+        async with self._reading(session) as journal:
+            predecessors = await self._reader.predecessors(journal, unknown, since, newest)
         return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is Verdict.GAP}
 
     async def _fill(
-        self, session: Session, envelope: EventEnvelope, known: int
+        self, session: OwnedSession, envelope: EventEnvelope, known: int
     ) -> list[EventEnvelope] | None:
         """What a gap leaves out, as far as it was not handled and evicted; None when it is to be waited for."""
         bound = self._state.evicted_before if known == 0 else BEGINNING
         first, last = known + 1, envelope.seq_nr - 1
-        missing = await self._reader.missing(session, envelope.source_id, first, last, since=bound)
+        async with self._reading(session) as journal:
+            missing = await self._reader.missing(journal, envelope.source_id, first, last, since=bound)
         expected = envelope.seq_nr - known - 1
         if known and len(missing) < expected:
             if not self._exact:

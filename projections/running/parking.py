@@ -8,6 +8,7 @@ from journal import EventEnvelope, OwnedSession, Page, SliceReader
 from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
+from projections.running.connections import Reading
 from projections.running.dispatch import Dispatcher
 from projections.running.reporting import Reporting, too_large
 from projections.running.transactions import Transactions
@@ -23,6 +24,7 @@ class Parking:
         reporting: Is told.
         batch_size: The most events of a source that are handled together.
         reader: Reads what has come of a source since it was set aside.
+        reading: Lends what to read the journal with.
     """
 
     def __init__(
@@ -32,12 +34,15 @@ class Parking:
         reporting: Reporting,
         batch_size: int,
         reader: SliceReader,
+        *,
+        reading: Reading,
     ) -> None:
         self._dispatcher = dispatcher
         self._transactions = transactions
         self._reporting = reporting
         self._batch_size = batch_size
         self._reader = reader
+        self._reading = reading
 
     def left(self, envelopes: Iterable[EventEnvelope]) -> list[EventEnvelope]:
         """Of events, those whose sources do not wait."""
@@ -86,7 +91,8 @@ class Parking:
     async def _read(
         self, session: OwnedSession, source_id: str, first: int, size: int
     ) -> Page[EventEnvelope]:
-        return await self._reader.of_source(session, source_id, first, first + size - 1)
+        async with self._reading(session) as journal:
+            return await self._reader.of_source(journal, source_id, first, first + size - 1)
 
     async def _go_on(self, session: OwnedSession, page: Sequence[EventEnvelope], *, drop: bool) -> None:
         """

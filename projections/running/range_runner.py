@@ -8,8 +8,10 @@ offsets' verdict, and what happens to it by the pipeline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from journal import (
@@ -29,9 +31,18 @@ from journal import (
     ReadEvents,
     ReadKeys,
     SliceReader,
+    generation,
 )
 from journal.tasks import happens
-from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
+from offsets import (
+    AheadOfJournal,
+    Claim,
+    DatabaseWentBack,
+    OffsetState,
+    OffsetStore,
+    Progress,
+    fit_journal,
+)
 from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind, Projection
 from projections.errors import ProjectionFailed
@@ -48,6 +59,10 @@ from projections.running.settings import RunSettings
 from projections.running.shared import Process
 from projections.running.transactions import Stopping, Transactions
 
+log = logging.getLogger("projections")
+
+_NAMED = 10
+"""So many sources are named in a message."""
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
 _OFTEN = 32
@@ -81,6 +96,7 @@ class RangeRunner:
         self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, process.connections)
         self._session = KeptSession(process.connections.lend)
+        self._reading = process.connections.reading
         # A page's sources must fit, or a verdict would miss one that was just looked up.
         self._cache_size = max(cache_size, projection.batch_size)
         self._backtracking = _backtracking(claim, process.settings, process.journal.bound)
@@ -168,6 +184,8 @@ class RangeRunner:
             raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
 
     async def _begin(self, target: object) -> None:
+        if self._process.connections.apart:
+            await self._fit_journal()
         session = await self._session.get()
         sources = await self._store.parked(session)
         self._decisions |= any(source.decision != "waiting" for source in sources)
@@ -178,11 +196,37 @@ class RangeRunner:
             self._settings.handler_timeout + _LATER,
         )  # fmt: skip
         exact = self._settings.backtracking == "writer-lock"
-        inline = await self._store.is_inline(session)
+        inline = await self._store.is_inline(session, self._process.journal_name)
         self._acceptance = Acceptance(
-            self.projection.name, self._reader, transactions, exact=exact, inline=inline
+            self.projection.name, self._reader, self._reading, transactions, exact=exact, inline=inline
         )
+        self._transactions = transactions
         self._make_pipeline(target, transactions)
+
+    async def _fit_journal(self) -> None:
+        """Make sure that the journal has what is handled: it may have gone back in time alone."""
+        await self._next_look()
+        seen, session = self._process.poller.seen, await self._session.get()
+        assert seen is not None  # noqa: S101 - a poll has shown one
+        self._store.generation = await generation(session)
+        reborn, ahead = await fit_journal(session, self.claim, seen, self._reader, self._reading)
+        if reborn:
+            self._backtracking.import_id = 0
+        if ahead:
+            self._tell_ahead(ahead)
+
+    def _tell_ahead(self, ahead: Sequence[AheadOfJournal]) -> None:
+        name = self.projection.name
+        named = ", ".join(map(str, ahead[:_NAMED])) + (", ..." if len(ahead) > _NAMED else "")
+        error = DatabaseWentBack(
+            f"the journal went back in time and has lost events that are handled, of {len(ahead)} sources, which are "
+            f"parked (projections parked list {name}): {named}"
+        )
+        log.error(
+            "%s: slices %s: %s", name, self.claim.slices, error,
+            extra={"action": "ahead_of_journal", "projection": name, "slices": str(self.claim.slices)},
+        )  # fmt: skip
+        self._process.observer.went_back(name, self.claim.slices, error)
 
     async def _run(self) -> None:
         with suppress(Stopping):
@@ -215,7 +259,9 @@ class RangeRunner:
             projection, target, process.tables, process.monitor, self._settings.handler_timeout
         )
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
-        self._parking = Parking(dispatcher, transactions, reporting, projection.batch_size, self._reader)
+        self._parking = Parking(
+            dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading
+        )
         retrying = Retrying(projection, self._streak, self._parking, reporting, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
@@ -233,7 +279,8 @@ class RangeRunner:
     async def _step(self, session: OwnedSession, step: ReadKeys | ReadEvents) -> None:
         match step:
             case ReadKeys(after, until):
-                keys = await self._reader.keys(session, after, until)
+                async with self._reading(session) as journal:
+                    keys = await self._reader.keys(journal, after, until)
                 await self._handle_late(session, keys)
                 last = max((key.position for key in keys), default=None)
                 self._backtracking.keys_read(last, full=keys.more)
@@ -251,22 +298,26 @@ class RangeRunner:
                     self._process.poller.wake()  # there is more: whoever polls next need not wait
 
     async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
-        page = await self._reader.events(session, after, until)
+        async with self._reading(session) as journal:
+            page = await self._reader.events(journal, after, until)
         if page and not page.more and self.projection.kind is Kind.GROUP:
             await self._pause_for(self.projection.group.within.total_seconds())
-            page = await self._reader.events(session, after, until)
+            async with self._reading(session) as journal:
+                page = await self._reader.events(journal, after, until)
         return page
 
     async def _next_look(self) -> Look:
         machine = self._backtracking
-        look = await self._process.poller.look(
-            self, self.projection.entity_types, machine.position.db_timestamp, self._look, machine.import_id,
-            needs_primary=machine.needs_primary,
-        )  # fmt: skip
+        with self._process.connections.of_journal():
+            look = await self._process.poller.look(
+                self, self.projection.entity_types, machine.position.db_timestamp, self._look, machine.import_id,
+                needs_primary=machine.needs_primary,
+            )  # fmt: skip
         self._look = look.number
         if look.generation != self._generation:
             raise DatabaseWentBack("another database answers, or it went back in time")
-        self._store.generation = self._process.poller.seen
+        if not self._process.connections.apart:
+            self._store.generation = self._process.poller.seen
         return look
 
     async def _poll(self) -> None:
@@ -276,13 +327,37 @@ class RangeRunner:
         fresh = look.poll.polled_at - self._used_poll_at < every
         if not (fresh and look.says_nothing_to(self._backtracking)):
             self._used_poll_at = look.poll.polled_at
-            self._backtracking.polled(look.poll)
+            poll = look.poll
+            if poll.imports and self._process.connections.apart:
+                poll = replace(poll, imports=await self._readable(poll.imports))
+            self._backtracking.polled(poll)
+
+    async def _readable(self, imports: Mapping[int, datetime]) -> Mapping[int, datetime]:
+        """
+        From when on imports into a journal elsewhere can be read: it does not know what is evicted here.
+
+        What is older counts as handled, and is said to be left out where it is not known to have been.
+        """
+        bound = await self._store.evicted_before(await self._session.get())
+        self._transactions.state.evicted_before = bound
+        oldest = max(bound, self._backtracking.horizon - self._settings.retention)
+        late = [at for number, at in imports.items() if number > self.claim.import_id and at < oldest]
+        if late:
+            name = self.projection.name
+            log.error(
+                "%s: slices %s: an import has added events from %s on to the journal; what is older than %s cannot be "
+                "told from what is handled, and is left out: build the read model again if it needs them",
+                name, self.claim.slices, min(late), oldest,
+                extra={"action": "import_too_old", "projection": name, "slices": str(self.claim.slices)},
+            )  # fmt: skip
+        return {number: max(at, oldest) for number, at in imports.items()}
 
     async def _handle_late(self, session: OwnedSession, keys: Sequence[Key]) -> None:
         """Of keys that were read again, load and handle the events that have not been handled."""
         late: Sequence[Key] = await self._acceptance.unhandled(session, keys)
         while late:
-            page, late = await self._reader.load(session, late)
+            async with self._reading(session) as journal:
+                page, late = await self._reader.load(journal, late)
             await self._handle(session, page)
 
     async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:

@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 
 import offsets
-from journal import DatabaseError, ProjectionsError, SchemaError
+from journal import DatabaseError, DatabaseUnavailable, JournalUnavailable, ProjectionsError, SchemaError
 from journal.database import Fault, fault_of, sqlstate_of
 from journal.tasks import end, happens
 from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
@@ -165,7 +165,7 @@ class RangeSupervisor:
         name, slices = self._projection.name, runner.claim.slices
         self._process.observer.failed(name, slices, error)
         delay = self._process.settings.restart.delay(failures)
-        text = _said(error)
+        text = self._said(error)
         log.error(
             "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), text,
             # What the library did not foresee is shown whole.
@@ -221,6 +221,12 @@ class RangeSupervisor:
                     "release: slices %s are not as they were stored last: another has claimed them, or the database "
                     "went back in time", store.claim.slices, extra=self._extra("release_failed"),
                 )  # fmt: skip
+
+    def _said(self, error: Exception) -> str:
+        """An error, and of which of two databases it is."""
+        of_read_side = isinstance(error, DatabaseUnavailable) and not isinstance(error, JournalUnavailable)
+        where = "read side: " if of_read_side and self._process.connections.apart else ""
+        return f"{where}{_said(error)}"
 
     def _extra(self, action: str) -> dict[str, object]:
         return {

@@ -148,7 +148,9 @@ class Ranges:
     async def register(self, session: Session) -> None:
         """Make the projection known again; the next heartbeat gives it ranges."""
         p = self.projection
-        self.projection_id = await offsets.register(session, p.name, p.entity_types, self._cut, p.version)
+        self.projection_id = await offsets.register(
+            session, p.name, p.entity_types, self._cut, p.version, journal=self._process.journal_name
+        )
         log.error(
             "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
             "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},

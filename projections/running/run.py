@@ -15,11 +15,16 @@ from typing import Any
 
 import offsets
 from journal import (
+    JOURNAL,
     Database,
+    InvalidValue,
     KeptSession,
+    Log,
     OwnedSession,
     SliceRange,
+    as_log,
     entity_types,
+    now,
     shared_poller,
     slice_ranges,
 )
@@ -50,6 +55,7 @@ async def run(
     until_caught_up: bool = False,
     take_over: bool = False,
     discovery: Discovery | None = None,
+    journal: Database | Log | None = None,
 ) -> None:
     """
     Run projections until stopped, together with all processes that run them on the same database.
@@ -57,8 +63,8 @@ async def run(
     The ranges of each projection spread over the processes; they move when one comes, goes or dies.
 
     Args:
-        database: Where the journal and the read models are. Ranges take turns with its connections, all but three,
-            so a pool of the number of ranges and three lets each keep its own.
+        database: Where the read models are, and the journal, if that is not passed. Ranges take turns with its
+            connections, all but three, so a pool of the number of ranges and three lets each keep its own.
         definitions: Classes (or objects of classes) decorated with :func:`projection`.
         ranges: Cut the slices of a projection that has never run into this number of ranges; of others,
             the command ``projections rescale`` changes the number.
@@ -70,37 +76,66 @@ async def run(
         take_over: Begin with the ranges that other processes hold, without waiting for their leases to end. Those
             that are alive lose what they have in flight, and get their share back.
         discovery: Finds projections that are added while this runs, such as
-            :class:`projections.subscriptions.Matching`.
+            :class:`projections.subscriptions.Matching`; what it finds reads the journal in ``database``.
+        journal: Where the events are, if not in ``database``: they are only read. Effects and offsets commit together
+            in ``database``, as ever, where :func:`journal.schema.install` has been called, too. Ranges take turns
+            with its connections to read a page, all but one.
 
     Raises:
         InvalidHandler: A definition is not a projection, or two have one name.
-        InvalidValue: A name belongs to a projection that reads other entity types in this version.
+        InvalidValue: A name belongs to a projection that reads other entity types in this version, or another
+            journal; or a discovery is to read a journal elsewhere.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
         TransactionEnded: A handler commits or rolls back by itself.
         TableError: A table does not fit what a table handler declares.
-        ValueError: The database lends fewer than four connections.
+        ValueError: The database lends fewer than four connections, or that of the journal fewer than two.
         DatabaseUnavailable: At the start; later the database is waited for.
     """
     projections = [projection_of(definition) for definition in definitions]
     _check_names(projections)
     cut = slice_ranges(ranges)
-    process = Process(database, settings or RunSettings(), observer, stop or asyncio.Event())
+    read = as_log(database if journal is None else journal)
+    process = Process(database, settings or RunSettings(), observer, stop or asyncio.Event(), read)
+    if discovery is not None and process.journal_name is not None:
+        raise InvalidValue(
+            "what a discovery finds, as subscriptions, reads the journal in the database of the read models"
+        )
     async with AsyncExitStack() as stack:
         async with database.session() as session:
             await check_version(session)
-            until = await session.fetchval("SELECT clock_timestamp()") if until_caught_up else None
             if discovery is not None:
                 projections += await discovery.tend(session)
-            known = {await _register(session, projection, cut): projection for projection in projections}
+            known = {
+                await _register(process, session, projection, cut): projection for projection in projections
+            }
             if take_over:
                 versions = {number: projection.version for number, projection in known.items()}
                 await offsets.take_over(session, process.worker.owner, versions)
+        until = await _look_at_journal(process, projections)
         stack.enter_context(process.monitor.watching())
         process.poller = await stack.enter_async_context(
             shared_poller(process.journal, process.settings.pacing, listen=process.settings.listen)
         )
-        await _run(process, known, cut, until, discovery)
+        await _run(process, known, cut, until if until_caught_up else None, discovery)
+
+
+async def _look_at_journal(process: Process, projections: Sequence[Projection]) -> datetime:
+    """Say what of it projections will not find; returns its time."""
+    read = process.journal
+    async with read.session() if process.connections.apart else read.database.session() as session:
+        if read.queries is JOURNAL and process.connections.apart:
+            await check_version(session)
+        found = set(await entity_types(session, queries=read.queries))
+        time = (await now(session, queries=read.queries)).time
+    # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+    for projection in projections:
+        for name in set(projection.entity_types.names or ()).difference(found):
+            log.warning(
+                "projection %r: the journal has no events of entity type %r yet", projection.name, name,
+                extra={"action": "no_events", "projection": projection.name},
+            )  # fmt: skip
+    return time
 
 
 async def _run(
@@ -143,7 +178,7 @@ async def _discover(
         async with kept.use() as session:
             for projection in await discovery.tend(session):
                 if projection.name not in known:
-                    begin(await _register(session, projection, slice_ranges(1)), projection)
+                    begin(await _register(process, session, projection, slice_ranges(1)), projection)
                     known.add(projection.name)
                     process.changed()
         # After a fail-over it may be to the server of before.
@@ -167,14 +202,14 @@ def _check_names(projections: Sequence[Projection]) -> None:
             raise InvalidHandler(f"two projections are named {name!r}: a name is what offsets belong to")
 
 
-async def _register(session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]) -> int:
-    projection_id = await offsets.register(
-        session, projection.name, projection.entity_types, cut, projection.version
+async def _register(
+    process: Process, session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]
+) -> int:
+    return await offsets.register(
+        session,
+        projection.name,
+        projection.entity_types,
+        cut,
+        projection.version,
+        journal=process.journal_name,
     )
-    # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
-    for name in set(projection.entity_types.names or ()).difference(await entity_types(session)):
-        log.warning(
-            "projection %r: the journal has no events of entity type %r yet", projection.name, name,
-            extra={"action": "no_events", "projection": projection.name},
-        )  # fmt: skip
-    return projection_id

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from journal import Database, Log, WritersPoller
+from journal import JOURNAL, Database, Log, WritersPoller
 from offsets import Beats, Worker
 from projections.running.connections import Connections
 from projections.running.loop_monitor import LoopMonitor
@@ -48,7 +48,10 @@ class Process:
         """Called when a range has ended: what is to run is to be asked again."""
         host, pid = socket.gethostname(), os.getpid()
         self.worker = Worker(f"{host}:{pid}:{secrets.token_hex(4)}", host, pid)
-        self.connections = Connections(database, settings.read_timeout)
+        self.connections = Connections(database, settings.read_timeout, self.journal)
+        # As it is stored with the projections; what is read where it is stored needs no name.
+        own = self.journal.queries is JOURNAL and not self.connections.apart
+        self.journal_name = None if own else self.journal.name
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
         self.poller: WritersPoller

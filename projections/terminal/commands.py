@@ -11,6 +11,10 @@ Commands derived from functions: parameters become arguments and options, and wh
 What stands before the ``/`` is given: a :class:`click.Context`, by ``click.pass_context``, or the database, which makes
 it a command with ``--dsn``. A parameter before the ``*`` is an argument, one after it an option. A function that
 returns an :class:`Answer` is a command with ``--json``.
+
+A command on projections names its sides: with ``sides="read"`` it has ``--read-side``, too, and the database that it
+is given is the one of the read models; with ``sides="both"`` also ``--journal``, and it is given a ``Log`` after it, or
+None where the journal is in that same database.
 """
 
 from __future__ import annotations
@@ -39,14 +43,16 @@ import click
 
 from journal import Database, OwnedSession, Session
 from projections.durations import Duration, duration_text
-from projections.terminal.connection import visit, visit_database, visit_session
+from projections.terminal.connection import connected_journal, visit, visit_database, visit_session
+from projections.terminal.connection import sides as databases_of
 from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch
 
-__all__ = ["Arg", "AsJson", "Dsn", "Opt", "derived"]
+__all__ = ["Arg", "AsJson", "Dsn", "Journal", "Opt", "ReadSide", "derived"]
 
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
+Named: TypeAlias = Literal["read", "both"] | None
 
 _VISITS: dict[Any, Callable[..., Any]] = {
     Session: visit,
@@ -91,6 +97,20 @@ Dsn = Annotated[
         metavar="DSN",
     ),
 ]
+ReadSide = Annotated[
+    str | None,
+    Opt(
+        "The database of the read models, where the journal is in another. Default: PROJECTIONS_READ_SIDE, else --dsn.",
+        metavar="DSN",
+    ),
+]
+Journal = Annotated[
+    str | None,
+    Opt(
+        "The database of the journal, where read models are in another. Default: PROJECTIONS_JOURNAL, else --dsn.",
+        metavar="DSN",
+    ),
+]
 AsJson = Annotated[bool, Opt("Print one JSON object.", "--json")]
 _Watches = Annotated[bool, Opt("Look again about every second, until Ctrl-C.", "--watch")]
 
@@ -108,10 +128,14 @@ class _Declared(NamedTuple):
 def derived(function: Callable[..., Any]) -> Callable[..., None]: ...
 @overload
 def derived(
-    *, watched: bool = False, check: Check | None = None
+    *, watched: bool = False, check: Check | None = None, sides: Named = None
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]: ...
 def derived(
-    function: Callable[..., Any] | None = None, *, watched: bool = False, check: Check | None = None
+    function: Callable[..., Any] | None = None,
+    *,
+    watched: bool = False,
+    check: Check | None = None,
+    sides: Named = None,
 ) -> Any:
     """
     Make the callback of a command out of a function; its parameters are declared as this module says.
@@ -125,10 +149,11 @@ def derived(
             transaction, an ``OwnedSession`` in none, and a ``Database`` has a few of them.
             Without it, this returns the decorator.
         watched: Whether there is ``--watch``, too, which asks again and again; of what has an ``OwnedSession``.
+        sides: Which databases of projections may be named apart, if any.
         check: Refuses options that do not go together by a :class:`click.UsageError`, before the database is asked.
     """
     if function is None:
-        return partial(derived, watched=watched, check=check)
+        return partial(derived, watched=watched, check=check, sides=sides)
     hints = get_type_hints(function)
     visited = next((_VISITS[kind] for kind in hints.values() if kind in _VISITS), None)
     parts: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -144,18 +169,23 @@ def derived(
             options[name] = kind(**{one.name: options.pop(one.name) for one in fields(kind)})
         as_json = options["as_json"] if "as_json" in hints else options.pop("as_json", False)
         work = partial(function, *context)
-        answer = work(**options) if visited is None else _visit(visited, work, options, as_json=as_json)
+        answer = (
+            work(**options)
+            if visited is None
+            else _visit_sides(visited, work, options, sides, as_json=as_json)
+        )
         if answer is not None:
             answer.echo(as_json=as_json)
             click.get_current_context().exit(answer.exit_code)
 
-    declared = list(_declared(function))
-    if watched:
-        declared.append(_Declared("watches", _Watches, default=False))
-    if visited is not None:
-        declared.append(_Declared("dsn", Dsn, None))
-    if hints["return"] is Answer:
-        declared.append(_Declared("as_json", AsJson, default=False))
+    added = (
+        (watched, _Declared("watches", _Watches, default=False)),
+        (visited is not None, _Declared("dsn", Dsn, None)),
+        (sides is not None, _Declared("read_side", ReadSide, None)),
+        (sides == "both", _Declared("journal", Journal, None)),
+        (hints["return"] is Answer, _Declared("as_json", AsJson, default=False)),
+    )
+    declared = [*_declared(function), *(one for wanted, one in added if wanted)]
     found = {one.name: _parameters(one) for one in declared}
     alternatives = {name: several for name, several in found.items() if len(several) > 1}
     parameters = [one for each in found.values() for one in each]
@@ -163,11 +193,38 @@ def derived(
     return command
 
 
+def _visit_sides(
+    visited: Callable[..., Any],
+    work: Callable[..., Any],
+    options: dict[str, Any],
+    sides: Named,
+    *,
+    as_json: bool,
+) -> Answer:
+    """The answer of the database; of a command on both sides, that of the read models beside that of the journal."""
+    dsn = options.pop("dsn")
+    if sides is None:
+        return _visit(visited, dsn, work, options, as_json=as_json)
+    with databases_of(dsn, options.pop("journal", None), options.pop("read_side")) as found:
+
+        async def beside(place: Any, **values: Any) -> Answer:
+            async with connected_journal(found.journal) as journal:
+                answer: Answer = await work(place, journal, **values)
+                return answer
+
+        return _visit(visited, found.read_side, beside if sides == "both" else work, options, as_json=as_json)
+
+
 def _visit(
-    visited: Callable[..., Any], work: Callable[..., Any], options: dict[str, Any], *, as_json: bool
+    visited: Callable[..., Any],
+    dsn: str | None,
+    work: Callable[..., Any],
+    options: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> Answer:
     """The answer of the database; with ``--watch`` the command ends here, with its exit code."""
-    dsn, watches = options.pop("dsn"), options.pop("watches", False)
+    watches = options.pop("watches", False)
     if not watches:
         answer: Answer = visited(dsn, lambda place: work(place, **options))
         return answer

@@ -3,17 +3,143 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import NamedTuple, TypeVar
 
-from journal import ConnectionSettings, Database, OwnedSession, Session
+import click
+
+from journal import (
+    ConnectionSettings,
+    Database,
+    DatabaseUnavailable,
+    JournalUnavailable,
+    Log,
+    OwnedSession,
+    Session,
+)
 from journal.database import connect
-from journal.embedded import database_dsn
+from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
 from journal.schema import check_version
 
-__all__ = ["visit", "visit_database", "visit_session"]
+__all__ = [
+    "JOURNAL_VARIABLE",
+    "READ_SIDE_VARIABLE",
+    "Sides",
+    "connected",
+    "connected_journal",
+    "sides",
+    "visit",
+    "visit_database",
+    "visit_session",
+]
 
 T = TypeVar("T")
+
+JOURNAL_VARIABLE = "PROJECTIONS_JOURNAL"
+"""Environment variable: the database of the journal, where read models are in another."""
+READ_SIDE_VARIABLE = "PROJECTIONS_READ_SIDE"
+"""Environment variable: the database of the read models, where the journal is in another."""
+
+
+class Sides(NamedTuple):
+    """The databases of projections."""
+
+    read_side: str
+    """Where offsets and read models are."""
+    journal: str | None
+    """Where events are, if that is another one."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables from which another process has the same."""
+        return {
+            DSN_VARIABLE: self.read_side,
+            READ_SIDE_VARIABLE: "",
+            JOURNAL_VARIABLE: self.journal or "",
+        }
+
+
+@contextmanager
+def sides(dsn: str | None, journal: str | None = None, read_side: str | None = None) -> Iterator[Sides]:
+    """
+    The databases to use, for the length of the block; what was not named is the one database that others would use.
+
+    Args:
+        dsn: The one database that was named, or None; if it was, the environment does not count.
+        journal: The one of the journal that was named, or None: then ``PROJECTIONS_JOURNAL``.
+        read_side: The one of the read models that was named, or None: then ``PROJECTIONS_READ_SIDE``.
+
+    Raises:
+        click.UsageError: All three were named.
+        ProjectionsError: A DSN cannot be read, or the embedded server is needed and cannot be had.
+    """
+    if dsn is None:
+        journal = journal or os.environ.get(JOURNAL_VARIABLE) or None
+        read_side = read_side or os.environ.get(READ_SIDE_VARIABLE) or None
+    elif journal is not None and read_side is not None:
+        raise click.UsageError("--dsn is the database of both: pass it with one of --journal and --read-side")
+    for named, name in ((journal, "the DSN of the journal"), (read_side, "the DSN of the read side")):
+        if named is not None:
+            check_dsn(named, name)
+    if journal is not None and read_side is not None:
+        yield _sides(read_side, journal)
+    else:
+        with database_dsn(dsn) as one:
+            yield _sides(read_side or one, journal or one)
+
+
+def _sides(read_side: str, journal: str) -> Sides:
+    return Sides(read_side, None if journal == read_side else journal)
+
+
+@asynccontextmanager
+async def connected_journal(
+    dsn: str | None, settings: ConnectionSettings | None = None
+) -> AsyncIterator[Log | None]:
+    """
+    Our journal in another database, for the length of the block; None where it is in the one of the read models.
+
+    Args:
+        dsn: Where, as :class:`Sides` has it.
+        settings: Of the connection; by default one that a few short questions need.
+
+    Raises:
+        ProjectionsError: The database cannot be reached, or is of another version; the message says which it is.
+    """
+    if dsn is None:
+        yield None
+        return
+    async with AsyncExitStack() as stack:
+        try:
+            database = await stack.enter_async_context(
+                connect(dsn, settings or ConnectionSettings(max_connections=2))
+            )
+        except DatabaseUnavailable as error:
+            raise JournalUnavailable(f"journal: {error}") from error
+        log = Log(database)
+        async with log.session() as session:
+            await check_version(session)
+        yield log
+
+
+@asynccontextmanager
+async def connected(where: Sides, settings: ConnectionSettings) -> AsyncIterator[tuple[Database, Log | None]]:
+    """
+    The database of the read models, and the journal where that is in another, for the length of the block.
+
+    Raises:
+        ProjectionsError: One cannot be reached, or the journal is of another version; the message says which it is.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            database = await stack.enter_async_context(connect(where.read_side, settings))
+        except DatabaseUnavailable as error:
+            if where.journal is None:
+                raise
+            raise DatabaseUnavailable(f"read side: {error}") from error
+        yield database, await stack.enter_async_context(connected_journal(where.journal, settings))
 
 
 def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:

@@ -42,6 +42,7 @@ class ReadYourWrites:
         stale: Let a request go on whose projections are late.
         methods: HTTP methods of the requests that wait; all others go on at once.
         max_waiting: How many requests may wait at a time; further ones are answered with 503.
+        journal: Where the events are, if not in ``database``, or a function that returns that.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ReadYourWrites:
         stale: bool = False,
         methods: Collection[str] = ("GET", "HEAD"),
         max_waiting: int = 1000,
+        journal: Database | Callable[[], Database] | None = None,
     ) -> None:
         self._app = app
         self._database = database
@@ -64,6 +66,7 @@ class ReadYourWrites:
         self._stale = stale
         self._methods = frozenset(methods)
         self._places = max_waiting
+        self._journal = journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -89,9 +92,12 @@ class ReadYourWrites:
         if self._places == 0:
             return self._late(scope, "too many requests wait already")
         database = self._database() if callable(self._database) else self._database
+        journal = self._journal() if callable(self._journal) else self._journal
         self._places -= 1
         try:
-            await wait_for_events(database, self._projections, events, self._timeout, those_that_read=True)
+            await wait_for_events(
+                database, self._projections, events, self._timeout, those_that_read=True, journal=journal
+            )
         except WaitTimeout:
             return self._late(scope, "what was written cannot be read yet: ask again")
         except UnknownProjection:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -21,9 +22,11 @@ from journal import (
     DatabaseUnavailable,
     EntityTypes,
     InvalidValue,
+    Log,
     LostGeneration,
     ProjectionsError,
     Session,
+    as_log,
 )
 from journal.database import KeptSession
 from journal.service import AT_ONCE, Pace, Service
@@ -69,6 +72,8 @@ async def wait_for(
     projections: str | Iterable[str],
     appended: Appended | AppendedEvents | Sequence[Appended] | str,
     timeout: timedelta = timedelta(seconds=5),  # noqa: ASYNC109 - what it says then is the point
+    *,
+    journal: Database | Log | None = None,
 ) -> None:
     """
     Wait until projections have handled what was appended; returns at once where they have.
@@ -78,10 +83,11 @@ async def wait_for(
     waits for projections, and what is deleted is handled by none any more.
 
     Args:
-        database: Where the events and the projections are; waiting takes one of its sessions for all who wait.
+        database: Where the projections are, and the events; waiting takes one of its sessions for all who wait.
         projections: The name of one, or of several: all of them are waited for.
         appended: What :func:`append` has returned, or the ``token`` of that.
         timeout: How long to wait at most; the last look, which tells why, may take a second more.
+        journal: Where the events are, if not in ``database``.
 
     Raises:
         WaitTimeout: They have not, within the time-out; it says why: paused, parked, failing, no worker, behind, or
@@ -97,7 +103,7 @@ async def wait_for(
     if timeout < timedelta(0):
         raise InvalidValue(f"timeout must not be negative, but is {timeout.total_seconds():g} s")
     names = [projections] if isinstance(projections, str) else list(dict.fromkeys(projections))
-    await wait_for_events(database, names, _events(appended), timeout)
+    await wait_for_events(database, names, _events(appended), timeout, journal=journal)
 
 
 async def wait_for_events(
@@ -107,13 +113,15 @@ async def wait_for_events(
     timeout: timedelta,  # noqa: ASYNC109 - as wait_for
     *,
     those_that_read: bool = False,
+    journal: Database | Log | None = None,
 ) -> None:
     """As :func:`wait_for`; with ``those_that_read`` only for projections that read the type of an event."""
     if not projections or not events:
         return
-    waiter = _waiters.get(database)
+    log = as_log(database if journal is None else journal)
+    waiter = _waiters.get((database, log))
     if waiter is None:
-        waiter = _waiters[database] = _Waiter(database)
+        waiter = _waiters[database, log] = _Waiter(database, log)
     await waiter.wait(_Wait(projections, events, those_that_read=those_that_read), timeout)
 
 
@@ -180,10 +188,11 @@ class _Wait:
 
 
 class _Waiter:
-    """Waits on a database, for all who do in a process."""
+    """Waits on a database, for events of a journal, for all who do in a process."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, journal: Log) -> None:
         self._database = database
+        self._journal = journal
         self._session = KeptSession(database.session)
         self._waits: set[_Wait] = set()
         self._pace = Pace(_SHORTEST, _LONGEST)
@@ -212,14 +221,14 @@ class _Waiter:
         try:
             async with self._database.listen(HANDLED, self._service.wake):
                 await self._service.run()
-                del _waiters[self._database]  # at once: whoever comes from here on has another
+                del _waiters[self._database, self._journal]  # at once: whoever comes from here on has another
         except BaseException as error:
             for wait in list(self._waits):
                 wait.fail(error)
             raise
         finally:
-            if _waiters.get(self._database) is self:
-                del _waiters[self._database]
+            if _waiters.get((self._database, self._journal)) is self:
+                del _waiters[self._database, self._journal]
             await self._session.close()
 
     async def _step(self) -> float:
@@ -285,15 +294,20 @@ class _Waiter:
             return
         order = list(events)
         ids, numbers, times, _ = (list(column) for column in zip(*order, strict=True))
-        rows = await session.fetch(_FIND, ids, numbers, times)
-        types = {order[row["ordinal"] - 1]: row["entity_type"] for row in rows}
-        timeline = await session.fetchval(_TIMELINE) if len(types) < len(order) else 0
+        async with self._reading(session) as journal:
+            rows = await journal.fetch(_FIND, ids, numbers, times)
+            types = {order[row["ordinal"] - 1]: row["entity_type"] for row in rows}
+            timeline = await journal.fetchval(_TIMELINE) if len(types) < len(order) else 0
         for wait in waits:
             for event in events.intersection(wait.events):
                 if event in types:
                     wait.found(event, types[event])
                 else:
                     wait.not_found(event, timeline)
+
+    def _reading(self, session: Session) -> AbstractAsyncContextManager[Session]:
+        """What to ask the journal with."""
+        return nullcontext(session) if self._journal.database is self._database else self._journal.session()
 
     async def _reasons(self, wait: _Wait) -> dict[str, str]:
         """Look for the last time; where that does not end it, what holds back each projection."""
@@ -315,5 +329,5 @@ class _Waiter:
         return await reason(session, name, event) if event in wait.types else not_in_journal(event)
 
 
-_waiters: dict[Database, _Waiter] = {}
-"""Those at work, one for each database of the process."""
+_waiters: dict[tuple[Database, Log], _Waiter] = {}
+"""Those at work, one for each database, and journal that is read there, of the process."""

@@ -45,7 +45,7 @@ WHERE table_name = 'events' AND to_timestamp IS NOT NULL AND from_timestamp IS N
 # An unfinished rebuild folds and verifies from the first event on; swapped in, workers go on from its fence.
 _BEHIND = """
 SELECT p.name FROM projections.projections AS p
-WHERE coalesce(p.entity_types && %(types)s::text[], TRUE) AND EXISTS (
+WHERE p.journal IS NULL AND coalesce(p.entity_types && %(types)s::text[], TRUE) AND EXISTS (
     SELECT FROM projections.projection_ranges AS r
     WHERE r.projection_id = p.projection_id AND r.horizon < %(end)s
 )

@@ -44,6 +44,7 @@ from spark_projections.rebuilds.fence import take_fence
 from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
 from spark_projections.rebuilds.interrupted import left_behind
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
+from spark_projections.rebuilds.refolding import refuse_elsewhere
 from spark_projections.rebuilds.shadow import combine, schema_of
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
@@ -119,6 +120,8 @@ class _Run:
         projection, written = rebuildable(self.definition, self.options.slices)
         async with self.database.session() as session:
             await check_version(session)
+            if projection.name in await offsets.names(session):
+                refuse_elsewhere(await offsets.status(session, projection.name))
             number = await offsets.register(
                 session, projection.name, projection.entity_types, version=projection.version
             )

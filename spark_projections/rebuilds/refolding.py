@@ -102,8 +102,24 @@ async def comparable(
             f"model again, run `projections rebuild {name}`"
         )
     found = await offsets.status(session, name)
+    refuse_elsewhere(found)
     await _check_code(session, projection, found.projection_id)
     return projection, tables, found.projection_id
+
+
+def refuse_elsewhere(found: offsets.ProjectionStatus) -> None:
+    """
+    Refuse what joins the journal with read models where they are in two databases.
+
+    Raises:
+        NotRebuildable: They are.
+    """
+    if found.journal is not None:
+        raise NotRebuildable(
+            f"projection {found.name!r} reads journal {found.journal!r} of another database, and this needs both in "
+            "one. To build its read model again, empty its tables while no worker runs, and let it begin again: "
+            f"`projections offsets clear {found.name}`"
+        )
 
 
 async def _check_code(session: Session, projection: Projection, number: int) -> None:

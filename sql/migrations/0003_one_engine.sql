@@ -319,3 +319,8 @@ END;
 $$;
 -- A group may say from when on its subscriptions get events.
 ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT NULL DEFAULT 'infinity';
+-- Read models may be in another database than the journal.
+ALTER TABLE projections.projections ADD COLUMN journal text;
+ALTER TABLE projections.projections ADD CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live');
+ALTER TABLE projections.projection_ranges ADD COLUMN journal_life text;
+DROP FUNCTION IF EXISTS projections.register_projection_v1(text, text[], integer[], integer);

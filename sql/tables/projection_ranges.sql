@@ -26,6 +26,9 @@ CREATE TABLE IF NOT EXISTS projections.projection_ranges (
     -- How often progress was stored. Whoever stores it sends the count that it remembers: another one here means that the
     -- database went back in time, and that what it remembers is worth nothing.
     commits bigint NOT NULL DEFAULT 0,
+    -- Of a journal in another database, its life (server, timeline, start) when the offsets were last seen to fit it. In another
+    -- life it may have lost what is handled here.
+    journal_life text,
     PRIMARY KEY (projection_id, min_slice),
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

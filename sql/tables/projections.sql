@@ -13,7 +13,11 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     mode text NOT NULL DEFAULT 'live',
     -- Whose events it reads, each type once and in order; NULL: those of every type, also of those that are added later.
     entity_types text[] COLLATE "C",
+    -- The name of the journal that it reads, where that is in another database; NULL: the one that is here.
+    journal text,
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255),
     CONSTRAINT known_mode CHECK (mode IN ('live', 'inline')),
-    CONSTRAINT entity_types_are_some CHECK (cardinality(entity_types) > 0)
+    CONSTRAINT entity_types_are_some CHECK (cardinality(entity_types) > 0),
+    -- Who appends elsewhere cannot handle here in the same transaction.
+    CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live')
 );

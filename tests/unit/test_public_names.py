@@ -52,7 +52,7 @@ PUBLIC = {
     "projections.webhooks.api": "ApiSettings Caller InvalidValue TokenAuth webhooks_app",
     "projections.webhooks.log": "InvalidValue PostgresLog",
     "projections.monitoring": """
-        ProjectionsError Tracing UnknownProjection WorkerMetrics projection_lag serve_metrics snapshot
+        ProjectionsError Tracing UnknownProjection WorkerMetrics WrongJournal projection_lag serve_metrics snapshot
     """,
     "spark_projections": """
         ArchiveError DatabaseError InvalidValue JournalDataSource ProjectionsError RebuildError RebuildOptions

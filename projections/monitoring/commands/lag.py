@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import click
 from rich.table import Table
 
-from journal import OwnedSession
+from journal import Log, OwnedSession
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 from projections.monitoring.lag import LagOfRanges
 from projections.terminal.ages import age, failing_above
@@ -52,9 +52,15 @@ class _Held(LagOfRanges):
 
 
 @click.command()
-@derived(watched=True)
+@derived(watched=True, sides="both")
 async def lag(
-    session: OwnedSession, /, name: str | None = None, *, by: _By = None, fail_above: FailAbove = None
+    session: OwnedSession,
+    journal: Log | None,
+    /,
+    name: str | None = None,
+    *,
+    by: _By = None,
+    fail_above: FailAbove = None,
 ) -> Answer:
     """
     Show how far projections are behind: lag, the age of the oldest event that is not handled, and backlog,
@@ -73,7 +79,7 @@ async def lag(
       130  --watch was stopped by SIGINT (Ctrl-C)
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
     names, by = None if name is None else [name], by or "projection"
-    found = await snapshot(session, names, by_slice=by == "slice")
+    found = await snapshot(session, names, by_slice=by == "slice", journal=journal)
     answer = Answer(_values(found, by), [*_shown(found, by)])
     return failing_above(answer, fail_above, "projections")
 

@@ -14,7 +14,8 @@ from journal import ConnectionSettings, Database
 from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
-from projections.terminal.commands import Dsn, Opt, derived
+from projections.terminal.commands import Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.connection import connected_journal, sides
 from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import TokenFile
@@ -44,6 +45,8 @@ def monitor(
     origins: Annotated[tuple[str, ...], _Origin] = (),
     log_format: LogFormat = "text",
     dsn: Dsn = None,
+    read_side: ReadSide = None,
+    journal: Journal = None,
 ) -> None:
     """
     Serve a page that shows the lag of every slice, live, and lets you act.
@@ -89,12 +92,15 @@ def monitor(
         from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
         from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
 
-        feed = Feed(database, every)
-        async with serving(address, monitor_app(database, feed, origins=origins), token) as where:
-            yield where
-            feed.close()  # streams end, instead of being waited for
+        async with connected_journal(found.journal) as read:
+            feed = Feed(database, every, journal=read)
+            app = monitor_app(database, feed, origins=origins, journal=read)
+            async with serving(address, app, token) as where:
+                yield where
+                feed.close()  # streams end, instead of being waited for
 
-    serve_until_stopped(dsn, _CONNECTIONS, "the monitor", served)
+    with sides(dsn, journal, read_side) as found:
+        serve_until_stopped(found.read_side, _CONNECTIONS, "the monitor", served)
 
 
 def _checked(origins: tuple[str, ...]) -> tuple[str, ...]:

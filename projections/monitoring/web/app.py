@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from journal import Database
+from journal import Database, Log
 from projections.extras import from_extra
 from projections.http.security_headers import StrictHeaders
 from projections.http.server_sent_events import EventWriter, frame, while_connected
@@ -31,7 +31,9 @@ _RETRY = timedelta(seconds=1)
 """After which a browser connects again."""
 
 
-def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()) -> StrictHeaders:
+def monitor_app(
+    database: Database, feed: Feed, *, origins: Collection[str] = (), journal: Log | None = None
+) -> StrictHeaders:
     """
     The page, its events and its actions, metrics and health.
 
@@ -41,8 +43,9 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
         database: The database that the page's actions change.
         feed: What the page shows; runs while the application does.
         origins: Where a proxy shows the page, such as ``https://monitor.example.com``.
+        journal: What projections read, if that is in another database.
     """
-    cross_site, probe = CrossSite(origins), monitor_probe(database)
+    cross_site, probe = CrossSite(origins), monitor_probe(database, journal)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import offsets
-from journal import Database
+from journal import Database, Log
 from journal.tasks import happens, running
 from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
@@ -39,6 +39,7 @@ class Feed:
         every: From one look to the next, while somebody watches.
         idle: The same while nobody does: the lines of the last minutes go on.
         patience: How long a look may take.
+        journal: What projections read, if that is in another database.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Feed:
         *,
         idle: timedelta = _IDLE,
         patience: timedelta = PATIENCE,
+        journal: Log | None = None,
     ) -> None:
         self.number = 0
         """Of the newest document; 0 before the first."""
@@ -55,6 +57,7 @@ class Feed:
         self.closed = False
         """Nothing comes any more: streams end."""
         self._database = database
+        self._journal = journal
         self._every = every.total_seconds()
         self._idle = max(idle, every).total_seconds()
         self._look = Cache(self._read, keep=timedelta(0), patience=patience)
@@ -118,7 +121,7 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, by_slice=True, everything=True)
+            seen = await snapshot(session, by_slice=True, everything=True, journal=self._journal)
             parked = {
                 found.name: await offsets.ParkedSources(session).list(found.name, limit=snapshot_json.LISTED)
                 for found in seen.projections

@@ -86,7 +86,7 @@ BEGIN
         FROM pg_temp.projections_import AS i GROUP BY i.entity_type
     ) AS i
     INNER JOIN projections.projections AS p ON coalesce(i.entity_type = ANY (p.entity_types), TRUE)
-    WHERE i.from_timestamp < p.evicted_before AND p.name <> 'matching'
+    WHERE i.from_timestamp < p.evicted_before AND p.name <> 'matching' AND p.journal IS NULL
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'events from % cannot be imported: projection % no longer knows what it handled before %',

@@ -25,6 +25,7 @@ BEGIN
         ) AS i ON TRUE
         WHERE r.projection_id = p.projection_id
     ) AS r
+    WHERE p.journal IS NULL  -- else it reads nothing of this one
     UNION ALL
     -- It folds and verifies from the first event on; swapped in, the projection goes on from its fence.
     SELECT 'rebuild', p.name, '-infinity', 'infinity', format('is being rebuilt (rebuild %s, %s)', b.rebuild_id, b.state)

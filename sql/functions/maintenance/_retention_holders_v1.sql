@@ -34,6 +34,7 @@ BEGIN
         INNER JOIN projections.sources AS s ON k.source_id = s.source_id
         LEFT JOIN projections.source_offsets AS o ON k.projection_id = o.projection_id AND k.source_id = o.source_id
     ) AS k ON p.projection_id = k.projection_id
+    WHERE p.journal IS NULL
     GROUP BY p.projection_id
     UNION ALL
     SELECT 'events', 'directed', '', min(d.db_timestamp), max(d.db_timestamp), format('%s directed and scheduled events wait', count(*))

@@ -1,7 +1,7 @@
--- What projections have not handled yet, all of them or those that are named, by slice: the age and the time of the oldest such
--- event, how many there are, and the sources that are parked, whose events count apart. A slice that has neither has no row. Exact,
--- whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice. With p_by_type, each entity type
--- has rows of its own, and parked sources, whose type is not known, NULL.
+-- What projections of the journal that is here have not handled yet, all of them or those that are named, by slice: the age and
+-- the time of the oldest such event, how many there are, and the sources that are parked, whose events count apart. A slice that
+-- has neither has no row. Exact, whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice.
+-- With p_by_type, each entity type has rows of its own, and parked sources, whose type is not known, NULL.
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest handled event
 -- is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted from the index
@@ -62,7 +62,7 @@ BEGIN
         )) AS since
         FROM projections.projection_ranges AS r
         INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
-        WHERE p_projection_ids IS NULL OR r.projection_id = ANY (p_projection_ids)
+        WHERE (p_projection_ids IS NULL OR r.projection_id = ANY (p_projection_ids)) AND p.journal IS NULL
     ) AS r;
 
     RETURN QUERY

@@ -1,6 +1,7 @@
 -- Deletes offsets that no reader can need any more, one page of sources; returns the last source of the page, or NULL
 -- at the end. The bound is the oldest horizon of all ranges, less the retention: every event before it was
--- handled, also after ranges are merged. An import that a range has not read yet holds it back like a horizon.
+-- handled, also after ranges are merged. An import that a range has not read yet holds it back like a horizon; one into a
+-- journal elsewhere does not, and must not be older than the retention (range_runner.py says so then).
 -- Parked sources stay, and all while a rebuild is unfinished.
 CREATE OR REPLACE FUNCTION projections._evict_offsets_v1(
     p_projection_id integer, p_retention interval, p_after_source_id text, p_limit integer DEFAULT 10000
@@ -30,7 +31,7 @@ BEGIN
         (
             SELECT min(least(r.horizon, (
                 SELECT min(i.from_timestamp) FROM projections.imports AS i
-                WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
+                WHERE p.journal IS NULL AND coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
             )))
             FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
         ) - p_retention

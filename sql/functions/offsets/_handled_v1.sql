@@ -1,6 +1,7 @@
 -- Which of some events projections have handled, as ordinals of the arrays, whose elements belong together. An event is handled
 -- when the offset of its source has reached its number, or, where the source has no offset, when it is older than those that
--- are kept. For the next seconds, the workers of these projections notify projections_handled after each batch.
+-- are kept. Times rise with numbers, so an event that is newer than what the offset is of has got its number after a journal went
+-- back in time. For the next seconds, the workers of these projections notify projections_handled after each batch.
 --
 -- It has the rights of the schema's owner, for callers that may write no table; on a standby it notes nothing.
 CREATE OR REPLACE FUNCTION projections._handled_v1(
@@ -35,7 +36,7 @@ BEGIN
     WHERE (
         SELECT coalesce(
             (
-                SELECT o.seq_nr >= w.seq_nr FROM projections.source_offsets AS o
+                SELECT o.seq_nr >= w.seq_nr AND o.db_timestamp >= w.db_timestamp FROM projections.source_offsets AS o
                 WHERE o.projection_id = p.projection_id AND o.source_id = w.source_id
             ),
             w.db_timestamp < p.evicted_before

@@ -13,8 +13,12 @@ BEGIN
     SET
         epoch = r.epoch + 1, owner = NULL, horizon = p_from, handled_at = NULL, handled_until = '1970-01-01T00:00:00Z',
         failures = 0, error = NULL, restarts_at = NULL,
-        import_id = coalesce((SELECT max(i.import_id) FROM projections.imports AS i), 0)
-    WHERE r.projection_id = p_projection_id;
+        -- Of a journal elsewhere, those that it has not read yet are found by it, as ever.
+        import_id = CASE
+            WHEN p.journal IS NULL THEN coalesce((SELECT max(i.import_id) FROM projections.imports AS i), 0) ELSE r.import_id
+        END
+    FROM projections.projections AS p
+    WHERE r.projection_id = p_projection_id AND p.projection_id = p_projection_id;
     DELETE FROM projections.source_offsets AS o WHERE o.projection_id = p_projection_id;
     DELETE FROM projections.parked_sources AS k WHERE k.projection_id = p_projection_id;
     UPDATE projections.projections AS p SET evicted_before = p_from WHERE p.projection_id = p_projection_id;

@@ -1,0 +1,215 @@
+"""
+Whether what is handled is still in the journal, where that is in another database.
+
+The two can lose commits apart. A journal that goes back in time (a fail-over, a restore) may have lost events that are
+handled here, and then gives their numbers to others, which would count as handled. An offset has the number and the
+time of an event, and a number that is given again has another time: so they are compared whenever the journal lives
+another life than when they were compared last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from journal import (
+    BEGINNING,
+    END_OF_TIME,
+    Generation,
+    OwnedSession,
+    Row,
+    Session,
+    SliceReader,
+    latest_seq_nr,
+    read_source,
+)
+from journal.writers import NO_IMPORTS
+from offsets.errors import DatabaseWentBack, RangeLost, WrongJournal
+from offsets.store import Claim
+
+_LIFE = """
+SELECT journal_life FROM projections.projection_ranges
+WHERE projection_id = $1 AND min_slice = $2 AND epoch = $3 AND owner = $4
+"""
+_NOTE_LIFE = """
+UPDATE projections.projection_ranges SET journal_life = $5
+WHERE projection_id = $1 AND min_slice = $2 AND epoch = $3 AND owner = $4
+"""
+_OFFSETS = """
+SELECT source_id, slice, seq_nr, db_timestamp FROM projections.source_offsets
+WHERE projection_id = $1 AND slice BETWEEN $2 AND $3 AND source_id > $4 ORDER BY source_id LIMIT $5
+"""
+_FORGET = "DELETE FROM projections.source_offsets WHERE projection_id = $1 AND source_id = $2"
+_SET_BACK = """
+UPDATE projections.source_offsets SET seq_nr = $3, db_timestamp = $4 WHERE projection_id = $1 AND source_id = $2
+"""
+_PARK = """
+SELECT projections._park_source_v1($1, $2, $3, $4, 'unknown', $5, 0)
+WHERE NOT EXISTS (
+    SELECT FROM projections.parked_sources WHERE projection_id = $1 AND source_id = $2 AND seq_nr <= $4
+)
+"""
+_PAGE = 5000
+_SKEW = timedelta(hours=1)
+"""How much earlier than what was lost another server may stamp what gets its number."""
+
+
+class AheadOfJournal(NamedTuple):
+    """A source of which more is handled than the journal has."""
+
+    source_id: str
+    slice: int
+    handled: int
+    """The number of its last handled event."""
+    kept: int
+    """The number of the last of them that the journal still has; 0 for none."""
+    kept_at: datetime | None
+
+    def __str__(self) -> str:
+        return f"{self.source_id!r} ({self.kept + 1} to {self.handled})"
+
+    @property
+    def error(self) -> str:
+        """What is said to whoever decides."""
+        return (
+            f"the journal went back in time and has lost events {self.kept + 1} to {self.handled}, which are handled. "
+            "What they did is still in the read model: mend that, or build it again. Then retry handles what the "
+            f"journal has now from {self.kept + 1} on; drop passes over the first of that"
+        )
+
+
+async def fit_journal(
+    session: OwnedSession,
+    claim: Claim,
+    seen: Generation,
+    reader: SliceReader,
+    reading: Callable[[OwnedSession], AbstractAsyncContextManager[Session]],
+) -> tuple[bool, Sequence[AheadOfJournal]]:
+    """
+    Compare the offsets of a range with the journal, if that lives another life; park sources that have lost events.
+
+    Args:
+        session: On the database of the offsets, outside a transaction.
+        claim: The range; nobody else stores offsets of it.
+        seen: The generation of the journal.
+        reader: Reads the journal.
+        reading: Lends a session on it, while the other is kept.
+
+    Returns:
+        Whether the journal lives another life: imports may be lost, too, and their numbers used again. And those
+        sources: each is parked at the first event that is lost, and stands before it.
+
+    Raises:
+        RangeLost: Another worker has claimed the range.
+        DatabaseWentBack: Another database than the one that was seen has answered.
+        WrongJournal: The offsets are of another journal, which is on another server.
+    """
+    mine = claim.projection_id, claim.slices.min_slice, claim.epoch, claim.owner
+    row = await session.fetchrow(_LIFE, *mine)
+    if row is None:
+        raise _lost(claim)
+    life = row["journal_life"]
+    if life == seen.life:
+        return False, ()
+    ahead: list[AheadOfJournal] = []
+    async for found in ahead_of_journal(session, claim.projection_id, reader, reading, seen):
+        ahead += found
+        if ahead and (life is None or not seen.is_of(life)):
+            raise WrongJournal(
+                f"what is handled is of another journal, on another server: this one does not have event "
+                f"{ahead[0].handled} of source {ahead[0].source_id!r}. Name the journal that was read before; or empty "
+                "the read model, clear the offset of the projection, and have it read this one"
+            )
+    await session.begin()
+    try:
+        noted = await session.execute(_NOTE_LIFE, *mine, seen.life)
+        for one in ahead if noted else ():
+            await _set_back(session, claim.projection_id, one)
+        await session.commit()
+    except BaseException:
+        await session.rollback()
+        raise
+    if not noted:
+        raise _lost(claim)
+    return life is not None, ahead
+
+
+async def ahead_of_journal(
+    session: OwnedSession,
+    projection_id: int,
+    reader: SliceReader,
+    reading: Callable[[OwnedSession], AbstractAsyncContextManager[Session]],
+    seen: Generation | None = None,
+) -> AsyncIterator[Sequence[AheadOfJournal]]:
+    """
+    Sources of which more is handled than the journal has, for each page of offsets in the slices of a reader.
+
+    Args:
+        session: On the database of the offsets.
+        projection_id: The projection.
+        reader: Reads the journal.
+        reading: Lends a session on it, while the other is kept.
+        seen: The generation of the journal, if it is to be that one.
+
+    Raises:
+        DatabaseWentBack: It is another one.
+    """
+    after = ""
+    while page := await session.fetch(_OFFSETS, projection_id, *reader.slices, after, _PAGE):
+        async with reading(session) as journal:
+            ahead = await _compare(journal, reader, page)
+            if seen is not None:
+                await _check(journal, reader, seen)
+        yield ahead
+        after = page[-1]["source_id"]
+
+
+def _lost(claim: Claim) -> RangeLost:
+    return RangeLost(f"slices {claim.slices} were claimed by another, or cut again")
+
+
+async def _check(journal: Session, reader: SliceReader, seen: Generation) -> None:
+    """Make sure that the one that was compared with is the one that was seen."""
+    row = await journal.fetchrow(reader.queries.poll, NO_IMPORTS, [], [])
+    if row is None or Generation.of(row).life != seen.life:
+        raise DatabaseWentBack("another database answers for the journal, or it went back in time")
+
+
+async def _compare(journal: Session, reader: SliceReader, page: Sequence[Row]) -> list[AheadOfJournal]:
+    since = max(min(row["db_timestamp"] for row in page) - _SKEW, BEGINNING)
+    keys = [(row["source_id"], row["seq_nr"] + 1) for row in page]
+    found = await reader.predecessors(journal, keys, since, END_OF_TIME)
+    ahead: list[AheadOfJournal] = []
+    for row, key in zip(page, keys, strict=True):
+        source_id, number = row["source_id"], row["seq_nr"]
+        at = found.get(key)
+        if at == row["db_timestamp"]:
+            continue
+        # One that is not there, of a source that goes further, was deleted by retention.
+        if at is None and await latest_seq_nr(journal, source_id, queries=reader.queries) >= number:
+            continue
+        kept = await _last_kept(journal, reader, source_id, number, row["db_timestamp"])
+        ahead.append(AheadOfJournal(source_id, row["slice"], number, *kept))
+    return ahead
+
+
+async def _last_kept(
+    journal: Session, reader: SliceReader, source_id: str, number: int, at: datetime
+) -> tuple[int, datetime | None]:
+    """The last event of a source that is older than one that was lost: what came instead is newer."""
+    async for envelope in read_source(
+        journal, source_id, last=number, backwards=True, queries=reader.queries
+    ):
+        if envelope.db_timestamp < at:
+            return envelope.seq_nr, envelope.db_timestamp
+    return 0, None
+
+
+async def _set_back(session: Session, projection_id: int, one: AheadOfJournal) -> None:
+    if one.kept_at is None:
+        await session.execute(_FORGET, projection_id, one.source_id)
+    else:
+        await session.execute(_SET_BACK, projection_id, one.source_id, one.kept, one.kept_at)
+    await session.execute(_PARK, projection_id, one.source_id, one.slice, one.kept + 1, one.error)

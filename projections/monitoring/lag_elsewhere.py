@@ -1,0 +1,141 @@
+"""
+The lag of projections whose journal is in another database: nothing there can be joined with what is here.
+
+Where their ranges stand is read first, then the keys of the journal from there on, page by page, and then, of the
+sources of each page, the offsets. So it costs what reading the keys of the backlog does, and needs of the journal what
+projections need. What is handled meanwhile does not count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import offsets
+from journal import (
+    ALL_SLICES,
+    BEGINNING,
+    Key,
+    Log,
+    Position,
+    Session,
+    SliceReader,
+    now,
+)
+
+__all__ = ["Unhandled", "unhandled_elsewhere"]
+
+_PAGE = 10_000
+_HANDLED = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
+
+
+class Unhandled(NamedTuple):
+    """What a slice has not handled."""
+
+    lag: float
+    """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
+    backlog: int
+    parked: int
+    parked_since: datetime | None
+
+
+async def unhandled_elsewhere(
+    session: Session, status: offsets.ProjectionStatus, journal: Log | None, *, by_slice: bool
+) -> dict[int, Unhandled]:
+    """
+    What a projection has not handled of a journal in another database, by slice, or by range under its first slice.
+
+    Args:
+        session: On the database of its offsets.
+        status: The projection, and the progress of its ranges.
+        journal: What it reads, if that was named.
+        by_slice: Whether to look at each slice.
+
+    Raises:
+        WrongJournal: That was not named, or another was.
+        DatabaseError: The journal's database refused.
+        JournalUnavailable: It cannot be reached.
+    """
+    if journal is None or journal.name != status.journal:
+        raise offsets.WrongJournal(
+            f"projection {status.name!r} reads journal {status.journal!r} of another database: name that, too "
+            "(--journal, or PROJECTIONS_JOURNAL)"
+        )
+    parked = await offsets.parked_places(session, status.projection_id)
+    counted = _Counted(status, {one.source_id for one in parked}, by_slice=by_slice)
+    async with journal.session() as reading:
+        since = await _since(reading, journal, status)
+        at = (await now(reading, queries=journal.queries)).time
+        reader = SliceReader(status.entity_types, ALL_SLICES, _PAGE, queries=journal.queries)
+        position = Position.before(min(since, default=BEGINNING))
+        while page := await reader.keys(reading, position, at):
+            open_ = counted.candidates(page, since)
+            stored = await session.fetch(
+                _HANDLED, status.projection_id, list({key.source_id for key in open_})
+            )
+            counted.count(open_, {row["source_id"]: row["seq_nr"] for row in stored})
+            if not page.more:
+                break
+            position = page[-1].position
+    return counted.result(at, ((one.slice, one.parked_at) for one in parked))
+
+
+async def _since(reading: Session, journal: Log, status: offsets.ProjectionStatus) -> list[datetime]:
+    """From when on each range has not handled everything; an import that it has not read takes it back."""
+    first = min((part.import_id for part in status.ranges), default=0)
+    poll = await reading.fetchrow(journal.queries.poll, first, [], [])
+    assert poll is not None  # noqa: S101 - a poll has one row
+    columns = (poll["import_ids"], poll["import_types"], poll["imported_from"])
+    imports = [(n, at) for n, kind, at in zip(*columns, strict=True) if kind in status.entity_types]
+    return [min([part.horizon, *(at for n, at in imports if n > part.import_id)]) for part in status.ranges]
+
+
+class _Counted:
+    """Counts events that are not handled."""
+
+    def __init__(self, status: offsets.ProjectionStatus, parked: set[str], *, by_slice: bool) -> None:
+        self._firsts = [part.slices.min_slice for part in status.ranges]
+        self._evicted_before = status.evicted_before
+        self._parked = parked
+        self._by_slice = by_slice
+        self._counts: dict[int, int] = {}
+        self._oldest: dict[int, datetime] = {}
+
+    def candidates(self, page: Iterable[Key], since: Sequence[datetime]) -> list[Key]:
+        """Of keys, those that may not be handled."""
+        return [
+            key
+            for key in page
+            if key.db_timestamp >= since[bisect_right(self._firsts, key.slice) - 1]
+            and key.source_id not in self._parked
+        ]
+
+    def count(self, keys: Iterable[Key], handled: Mapping[str, int]) -> None:
+        """Count those that are not, given where their sources stand."""
+        for key in keys:
+            last = handled.get(key.source_id)
+            if key.db_timestamp < self._evicted_before if last is None else key.seq_nr <= last:
+                continue
+            place = self._place(key.slice)
+            self._counts[place] = self._counts.get(place, 0) + 1
+            self._oldest.setdefault(place, key.db_timestamp)  # keys come in the order of time
+
+    def result(self, at: datetime, parked: Iterable[tuple[int, datetime]]) -> dict[int, Unhandled]:
+        """What has come of it, at a time of the journal."""
+        since: dict[int, list[datetime]] = {}
+        for slice_number, parked_at in parked:
+            since.setdefault(self._place(slice_number), []).append(parked_at)
+        return {
+            place: Unhandled(
+                max((at - self._oldest[place]).total_seconds(), 0.0) if place in self._oldest else 0.0,
+                self._counts.get(place, 0),
+                len(since.get(place, ())),
+                min(since.get(place, ()), default=None),
+            )
+            for place in self._counts.keys() | since.keys()
+        }
+
+    def _place(self, slice_number: int) -> int:
+        return slice_number if self._by_slice else self._firsts[bisect_right(self._firsts, slice_number) - 1]
