@@ -11,7 +11,7 @@ docs/decisions/backtracking.md has the argument and the measurements.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -20,6 +20,8 @@ from journal.events import Position
 _INSTANT = timedelta(microseconds=1)
 CLOCK_MARGIN = timedelta(milliseconds=20)
 """Backward steps of the database's clock that do no harm."""
+START_MARGIN = timedelta(milliseconds=250)
+"""The longest moment between the start of a transaction and its showing it: a process may wait for a processor."""
 END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
 
 
@@ -35,6 +37,7 @@ class WritersPoll:
         asked_at: The reader's own steady clock before it polled, in seconds.
         told_at: The same clock when it had the answer.
         replayed_until: On a standby, the primary's time up to which it has replayed what was committed.
+        starts: When holders began, of those that show it.
     """
 
     polled_at: datetime
@@ -43,6 +46,7 @@ class WritersPoll:
     asked_at: float = 0.0
     told_at: float = 0.0
     replayed_until: datetime | None = None
+    starts: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +224,17 @@ class WriterLockBacktracking:
             # A transaction that is prepared changes its name: the new one may be any that has just gone.
             unknown = min([self._polled_at, *gone])
             self._bounds = {
-                holder: self._bounds.get(holder, unknown if holder.startswith("p") else self._polled_at)
+                holder: self._bounds.get(holder) or self._bound_of_new(holder, self._poll, unknown)
                 for holder in self._poll.holders
             }
             self._polled_at, self._asked_at = self._poll.polled_at, self._poll.asked_at
         self._poll = self._window = None
         self._forward = True
         self._at_end = False
+
+    def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:  # noqa: ARG002 - for others
+        """What a holder that a poll is the first to see has not stamped events before."""
+        return unknown if holder.startswith("p") else self._polled_at
 
     def events_read(self, last: Position | None, *, full: bool) -> None:
         if last is not None:
@@ -241,6 +249,48 @@ class WriterLockBacktracking:
     def goes_on(self, last: Position) -> bool:
         # Behind the last poll all is settled but what the bounds know.
         return last.db_timestamp < self._polled_at - self._margin
+
+
+class TransactionStartBacktracking(WriterLockBacktracking):
+    """
+    Backtracking for events that are stamped with the start of their transaction, as many systems do.
+
+    Holders are all transactions that are open, each with its start, which its stamps are not before: the same
+    argument, with bounds that are known. A stamp is taken a moment before its transaction shows that it began:
+    the margin is for that.
+
+    Args:
+        start: The stored horizon.
+        margin: Taken off every bound, for small steps of the clock; at least :data:`START_MARGIN`.
+        import_id: As for the writer lock.
+    """
+
+    def __init__(self, start: datetime, *, margin: timedelta = START_MARGIN, import_id: int = 0) -> None:
+        super().__init__(start, margin=max(margin, START_MARGIN), import_id=import_id)
+
+    def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:
+        return poll.starts.get(holder) or super()._bound_of_new(holder, poll, unknown)
+
+
+class SequenceBacktracking(WriterLockBacktracking):
+    """
+    Backtracking for events that are numbered inside their INSERT, which has locked the table before.
+
+    The number n is the time n microseconds after 1970, and the lowest that may still be drawn is the clock: it never
+    steps, so there is no margin. A sequence that is set back by hand is taken for a clock that went back.
+
+    Args:
+        start: The stored horizon.
+        margin: Of a clock; there is none.
+        import_id: As for the writer lock.
+    """
+
+    def __init__(self, start: datetime, *, margin: timedelta = timedelta(0), import_id: int = 0) -> None:  # noqa: ARG002
+        super().__init__(start, margin=timedelta(0), import_id=import_id)
+
+    def polled(self, poll: WritersPoll) -> None:
+        # Numbers are drawn, or not, however much time goes by.
+        super().polled(replace(poll, asked_at=0.0, told_at=0.0))
 
 
 class IntervalBacktracking:

@@ -18,6 +18,7 @@ Errors of the journal and of everything above it.
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
     ├── EmbeddedServerError       the embedded PostgreSQL cannot be found, made, started or stopped
+    ├── ForeignJournalError       a journal of another system cannot be read in place
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
         └── OtherSchemaVersion    it is older or newer
@@ -31,6 +32,7 @@ __all__ = [
     "DatabaseUnavailable",
     "EmbeddedServerError",
     "EventIdConflict",
+    "ForeignJournalError",
     "InvalidEvent",
     "InvalidPayload",
     "InvalidToken",
@@ -95,6 +97,14 @@ class UnknownEventType(InvalidPayload):
 
 class EmbeddedServerError(ProjectionsError):
     """The embedded PostgreSQL cannot be found, made, started or stopped; the message says what to do."""
+
+
+class ForeignJournalError(ProjectionsError):
+    """
+    A journal of another system cannot be read in place.
+
+    It is not as it was said to be, a privilege is missing, or something breaks the argument that nothing is lost.
+    """
 
 
 class InvalidToken(InvalidValue):

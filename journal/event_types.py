@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
-from journal.events import EventEnvelope
+from journal.events import EventEnvelope, Unreadable
 
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -73,6 +73,8 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
     version, validate = current.version, model.__pydantic_validator__.validate_json
 
     def decode(envelope: EventEnvelope) -> Model:
+        if isinstance(envelope.payload_json, Unreadable):
+            raise InvalidPayload(envelope.payload_json)
         try:
             if envelope.version == version:
                 return cast("Model", validate(envelope.payload_json))

@@ -89,6 +89,16 @@ class RawJson(str):
     __slots__ = ()
 
 
+class Unreadable(str):
+    """
+    Why a stored payload could not be made into JSON, in the place of its JSON.
+
+    So an event that nobody decodes can be passed over, and one that somebody does fails alone.
+    """
+
+    __slots__ = ()
+
+
 class Appended(NamedTuple):
     """Where an event was stored."""
 

@@ -341,8 +341,9 @@ class WritersPoller:
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
         poll = WritersPoll(
-            row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"]
-        )
+            row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"],
+            _starts(row),
+        )  # fmt: skip
         self._row = poll, types, newest, since
         self._covered = covered
         self._number += 1
@@ -352,6 +353,12 @@ class WritersPoller:
         self._last_match = row["last_match"]
         for heard in list(_hearing.get(self._database, ())):
             heard(Polled(asked_at, Generation.of(row), self._last_match))
+
+
+def _starts(row: Row) -> dict[str, datetime]:
+    """When holders began, of those that show it, where the log's bound asks for it."""
+    starts = zip(row["holders"], row.get("holder_starts") or (), strict=False)
+    return {holder: start for holder, start in starts if start is not None}
 
 
 def _asked(entity_types: EntityTypes) -> tuple[str | None, ...]:

@@ -161,7 +161,7 @@ class AsyncpgDatabase(BaseDatabase):
 
     @classmethod
     def _parameters(cls, settings: ConnectionSettings, *, pooled: bool) -> dict[str, str]:
-        ours = {} if pooled else {**cls.pinned, **STARTED_WITH}
+        ours = {} if pooled else {**cls.pinned_for(settings), **STARTED_WITH}
         return {"application_name": settings.application_name, **ours}
 
     @staticmethod

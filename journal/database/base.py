@@ -46,6 +46,18 @@ What sessions of our own have besides: what they run is over in milliseconds, an
 Behind a pooler each transaction has it, and a statement alone has not: that would be slower, but not wrong.
 """
 
+OF_A_FOREIGN_JOURNAL: Mapping[str, str] = {
+    "default_transaction_read_only": "on",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+}
+"""
+What sessions have that read the journal of another system: they write nothing, and walk its indexes.
+
+Our own journal is read by functions that set the like; statistics that lag behind must not decide how a page is read.
+"""
+
 _AS_IT_IS = nullcontext()
 
 _ROLLBACK = 5
@@ -194,6 +206,11 @@ class BaseDatabase(ABC):
     async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
         """Open the pool, with sessions of its own or ``pooled``; raises DatabaseUnavailable where that fails."""
 
+    @classmethod
+    def pinned_for(cls, settings: ConnectionSettings) -> Mapping[str, str]:
+        """What every session has, by the settings of a connection."""
+        return {**cls.pinned, **(OF_A_FOREIGN_JOURNAL if settings.foreign_journal else {})}
+
     @staticmethod
     @abstractmethod
     def announced_pid(connection: Any) -> int:
@@ -201,11 +218,12 @@ class BaseDatabase(ABC):
 
     async def pin(self) -> None:
         """Set in every transaction what the sessions that a pooler lends have otherwise."""
+        pinned = self.pinned_for(self._settings)
         async with self.session() as session:
-            found = {name: await session.fetchval(f"SHOW {name}") for name in self.pinned}
+            found = {name: await session.fetchval(f"SHOW {name}") for name in pinned}
         self._pins = [
             f"SET LOCAL {name} = '{value}'"
-            for name, value in self.pinned.items()
+            for name, value in pinned.items()
             if not found[name].lower().startswith(value.lower())
         ]
 

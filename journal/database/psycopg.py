@@ -123,7 +123,7 @@ class PsycopgDatabase(BaseDatabase):
     async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
-            **_defaults(dsn, {} if pooled else {**cls.pinned, **STARTED_WITH}),
+            **_defaults(dsn, {} if pooled else {**cls.pinned_for(settings), **STARTED_WITH}),
             "application_name": settings.application_name,
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),

@@ -36,3 +36,6 @@ class ConnectionSettings(BaseModel):
 
     application_name: str = "slice-projections"
     """Shown in pg_stat_activity."""
+
+    foreign_journal: bool = False
+    """For the database of another system's journal, and nothing else: sessions write nothing and walk indexes."""

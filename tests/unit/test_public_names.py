@@ -22,6 +22,10 @@ PUBLIC = {
         ProjectionsError RawJson SchemaError Session SliceRange append append_sync capture_table connect
         current_events event_type import_events read_source release_table
     """,
+    "journal.foreign": """
+        Constant DatabaseUnavailable Expression ForeignJournalError InvalidPayload InvalidValue Stored TableMapping
+        emmett eventsourcing message_db pekko_jdbc pekko_payloads pekko_r2dbc states table_log
+    """,
     "journal.partitions": """
         DatabaseError InvalidValue Partition SchemaError change_partition_settings maintain partition_settings
     """,
@@ -84,7 +88,7 @@ def test_a_package_has_the_names_that_are_public_and_no_others(package: str) -> 
 
 
 def test_there_is_not_more_to_know_than_there_was() -> None:
-    assert len({name for names in PUBLIC.values() for name in names.split()}) <= 140
+    assert len({name for names in PUBLIC.values() for name in names.split()}) <= 155
 
 
 @pytest.mark.parametrize("package", PUBLIC)

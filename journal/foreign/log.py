@@ -1,0 +1,76 @@
+"""A table of another system as a log: what projections read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from uuid import NAMESPACE_URL, uuid5
+
+from journal.backtracking import SequenceBacktracking, TransactionStartBacktracking
+from journal.database import Database, Row
+from journal.events import EventEnvelope, Origin
+from journal.foreign.checking import check
+from journal.foreign.mapping import TableMapping
+from journal.foreign.payloads import Decoder, Stored, json_text, readable
+from journal.log import Decode, LateCommitBound, Log, Queries
+
+log = logging.getLogger("projections")
+
+_BOUNDS: dict[str, LateCommitBound] = {
+    "sequence": SequenceBacktracking,
+    "transaction-start": TransactionStartBacktracking,
+}
+
+
+async def table_log(
+    database: Database, mapping: TableMapping, *, name: str, decode: Decoder = json_text
+) -> Log:
+    """
+    A log of a table that another system appends to. It is only read, and nothing is installed.
+
+    Args:
+        database: Where the table is: the primary. The role needs SELECT on the table; with the bound ``sequence`` on
+            its sequence, too; with ``transaction-start`` the role pg_read_all_stats.
+        mapping: The meaning of its columns.
+        name: The name that offsets are stored with, so it stays.
+        decode: Makes JSON of payloads and metadata.
+
+    Raises:
+        ForeignJournalError: It cannot be read so; the message says why, and what to do.
+        DatabaseUnavailable: There is no connection.
+    """
+    async with database.session() as session:
+        checked = await check(session, mapping)
+    for advice in checked.advice:
+        log.warning("journal %r: %s", name, advice, extra={"action": "foreign_journal", "journal": name})
+    queries = Queries(**checked.queries, decode=envelopes(name, decode))
+    return Log(database, name, queries, _BOUNDS[mapping.bound])
+
+
+def envelopes(name: str, decode: Decoder) -> Decode:
+    """What makes envelopes of the rows of a log. An event without an id gets one that is always the same."""
+    ids = uuid5(NAMESPACE_URL, f"slice-projections:{name}")
+
+    def envelope(row: Row, origin: Origin) -> EventEnvelope:
+        (
+            source_id, seq_nr, at, slice_number, event_id, entity_type, event_type, version, payload, metadata, tags,
+            serializer_id, manifest, metadata_serializer_id, metadata_manifest, *_,
+        ) = row.values()  # fmt: skip
+        event_type = event_type or ""
+        stored = Stored(source_id, seq_nr, event_type, serializer_id, manifest, payload)
+        payload_json = "null" if payload is None else readable(decode, stored, "the payload")
+        metadata_json = None
+        if metadata is not None:
+            stored = Stored(
+                source_id, seq_nr, event_type, metadata_serializer_id, metadata_manifest, metadata
+            )
+            metadata_json = readable(decode, stored, "the metadata")
+        return EventEnvelope(
+            source_id, seq_nr, at, slice_number, event_id or uuid5(ids, f"{source_id}/{seq_nr}"), entity_type or "",
+            event_type, version, payload_json, metadata_json, tags, origin,
+        )  # fmt: skip
+
+    def decode_rows(rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
+        return (envelope(row, origin) for row in rows)
+
+    return decode_rows

@@ -1,0 +1,10 @@
+-- The keys of a page, and what the events are.
+SELECT
+    e.source_id,
+    e.seq_nr,
+    time_of(e.place) AS db_timestamp,
+    e.slice,
+    e.event_type,
+    e.entity_type
+FROM foreign_page AS e
+ORDER BY e.place, e.slice, e.source_id, e.seq_nr
