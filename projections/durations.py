@@ -23,12 +23,7 @@ class InvalidDuration(InvalidValue):
 
 
 def parse_duration(text: str) -> timedelta:
-    """
-    Read a duration: ``500ms``, ``30s``, ``5m``, ``1h30m``, ``1d``.
-
-    Raises:
-        InvalidDuration: The text is something else.
-    """
+    """Read a duration: ``500ms``, ``30s``, ``5m``, ``1h30m``, ``1d``; InvalidDuration for anything else."""
     found = _DURATION.fullmatch(text)
     try:
         if text and found is not None:
@@ -47,14 +42,7 @@ def duration_text(time: timedelta) -> str:
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # it takes arguments only from click 8.4 on
-    """
-    A duration, as a timedelta.
-
-    Args:
-        least: The shortest that is allowed, written as one.
-        most: The longest that is allowed, likewise.
-        word: A text that is taken as it is, such as ``none``.
-    """
+    """A duration as a timedelta, from ``least`` to ``most``, which are written as one; ``word`` is taken as it is."""
 
     name = "duration"
 

@@ -14,12 +14,7 @@ class MissingExtra(ProjectionsError, ImportError):
 
 @contextmanager
 def from_extra(extra: str) -> Iterator[None]:
-    """
-    Around imports: say which extra brings what is not there.
-
-    Raises:
-        MissingExtra: An import failed.
-    """
+    """Around imports: say by MissingExtra which extra brings what is not there."""
     try:
         yield
     except ModuleNotFoundError as error:

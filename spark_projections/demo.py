@@ -39,13 +39,7 @@ T = TypeVar("T")
 
 
 def spark_batch() -> AbstractContextManager[Rebuilder]:
-    """
-    Spark for the length of a block, which does not wait for its start, but for its end.
-
-    Raises:
-        JavaNotFound: There is no Java.
-        UnsupportedJava: No Java here is one that Spark runs on.
-    """
+    """Spark for the length of a block, which does not wait for its start, but for its end."""
     find_java()  # said before anything is begun
     return _running()
 

@@ -66,13 +66,9 @@ async def supervise(
     """
     Run a command in several processes until a signal stops them, or until each has ended with 0.
 
-    Args:
-        command: A subcommand of ``projections`` and its arguments, for each process by its number from 1.
-        processes: The number of worker processes.
-        where: The databases: handed down in the environment, for others can read a command line.
-        forever: Start one again also when it has ended with 0.
-        grace: How long a process may take to end when it was asked to; then it is killed.
-        once: Options for the first start of one of them only.
+    The command tells the arguments of each process by its number from 1. The databases go down in the environment, for
+    others can read a command line. With ``forever`` one starts again also when it has ended with 0. One that has not
+    ended ``grace`` after it was asked to is killed. ``once`` are options for the first start of one of them only.
     """
     environment = {**os.environ, **where.environment}
     supervisor = _Supervisor(command, once, environment, grace, forever=forever)
@@ -238,10 +234,7 @@ def heard_from_supervisor(stop: asyncio.Event, resort: ForcedExit, grace: timede
     """
     In a supervised process: set an event of the running loop when the supervisor asks to stop, or is gone.
 
-    Args:
-        stop: Set then.
-        resort: Ends the process when it does not end by itself.
-        grace: Without a supervisor, the process ends after so long whatever it is doing: nobody would end it.
+    Without a supervisor, the process ends after ``grace`` whatever it is doing: nobody would end it.
     """
     loop, asked, ended = asyncio.get_running_loop(), StopAsked(), threading.Event()
 

@@ -69,15 +69,9 @@ class Batch:
 
     def collect(self, source_id: str, returned: Changes) -> None:
         """
-        Fold in what a handler returned for one event: a change, several, or None.
+        Fold in what a handler returned for one event: a change, several, or None; a generator is run to its end.
 
-        Args:
-            source_id: The source of the event.
-            returned: The handler's result; a generator is run to its end.
-
-        Raises:
-            TableConflict, ValueError: As :meth:`add`.
-            TypeError: Something else than changes was returned.
+        Raises TypeError for anything else, and what :meth:`add` does.
         """
         if type(returned) is Change:
             self._replace(source_id, returned)

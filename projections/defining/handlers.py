@@ -339,12 +339,9 @@ def _check_name(name: str) -> None:
 
 def projection_of(definition: Any) -> Projection:
     """
-    What :func:`projection` declared of a class, or of the class of an object.
+    What :func:`projection` declared of a class, or of the class of an object; InvalidHandler: it was not decorated.
 
     An object is used as it is for every range; of a class, each range gets its own.
-
-    Raises:
-        InvalidHandler: It was not decorated.
     """
     declared = getattr(definition, "__projection__", None)
     if not isinstance(declared, Projection):
@@ -360,9 +357,4 @@ class Discovery(Protocol):
     """A service that says which projections there are, also those that are added later while a process runs."""
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
-        """
-        Do what is due; called every second.
-
-        Returns:
-            The projections that are to run here; new ones are begun.
-        """
+        """Do what is due, called every second; returns the projections that are to run here. New ones are begun."""

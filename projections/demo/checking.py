@@ -68,12 +68,7 @@ async def count(session: Session) -> EventCounts:
 
 
 async def differing_rows(session: Session, flights: Sequence[Flight], entries: Sequence[int]) -> list[str]:
-    """
-    Compare every row of both read models with what the CSV file says.
-
-    Returns:
-        A line for each row that differs, that is missing or that is too much.
-    """
+    """A line for each row of both read models that the CSV file has otherwise, or that is missing or too much."""
     found = []
     for model in READ_MODELS.values():
         stored = {tuple(row.values()) for row in await session.fetch(model.select())}

@@ -67,12 +67,7 @@ class Start(NamedTuple):
 
 @contextmanager
 def demo_database(dsn: str | None) -> Iterator[str]:
-    """
-    The DSN of the database to use, with the schema installed, for the length of the block.
-
-    Raises:
-        ProjectionsError: It cannot be had, or holds another version of the schema.
-    """
+    """The DSN of the database to use, with the schema installed, for the length of the block."""
     own = dsn is None and not os.environ.get(DSN_VARIABLE)
     with database_dsn(dsn) as found:
         chosen = own_database(found) if own else found
@@ -102,12 +97,7 @@ def own_database(server: str) -> str:
 
 @asynccontextmanager
 async def alone(database: Database) -> AsyncIterator[None]:
-    """
-    Be the only demo on this database for the length of the block; the lock goes with the connection.
-
-    Raises:
-        DemoError: Another one is running.
-    """
+    """Be the only demo on this database while the block runs, else DemoError; the lock goes with the connection."""
     async with database.session() as session:
         for _ in range(_LOCK_ATTEMPTS):
             if await session.fetchval(_LOCK):
@@ -122,15 +112,8 @@ async def prepare(session: Session, fingerprint: str, events: int, *, reset: boo
     """
     Go on from what an interrupted run has left, or begin again. Call it in a transaction.
 
-    Args:
-        session: The transaction.
-        fingerprint: Of the data; what other data has left is of no use.
-        events: How many events this run appends; what has more cannot be gone on with.
-        reset: Begin again in any case.
-
-    Raises:
-        DemoError: The journal holds what is not the demo's.
-        SchemaError: The schema is of another version.
+    What other data (by its fingerprint) has left is of no use, and what has more events cannot be gone on with.
+    Raises DemoError where the journal holds what is not the demo's.
     """
     await schema.check_version(session)
     last = await session.fetchrow(_LAST_RUN) if await session.fetchval(_HAS_RUN) else None
@@ -174,12 +157,7 @@ async def _begin_anew(session: Session, fingerprint: str) -> None:
 
 
 async def fence(session: Session, token: str) -> None:
-    """
-    Let a transaction append only while no later run has begun: that one waits for it, or shuts it out.
-
-    Raises:
-        DemoError: A later run has begun.
-    """
+    """Let a transaction append only while no later run has begun (DemoError): that waits for it, or shuts it out."""
     if await session.fetchval(f"SELECT token FROM {SCHEMA}.run FOR SHARE") != token:
         raise DemoError("another run of the demo has taken over")
 

@@ -46,15 +46,9 @@ INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id WHE
 @dataclass(frozen=True, slots=True)
 class Options:
     """
-    What to do.
+    What to do. ``events`` None: all of the timeline; ``ranges`` None: as many as workers, or 2.
 
-    Args:
-        events: How many events of the timeline; None for all.
-        ranges: Slice ranges of each projection at the beginning; None for as many as workers, or 2.
-        reset: Begin again, whatever an earlier run has left.
-        workers: Processes that run the projections, of which one is killed; 0 for one that nothing happens to.
-        webhooks: Whether delayed departures are sent to receivers.
-        inline: Whether the projections are handled in the transactions that append.
+    Of the workers one is killed; with 0 there is one that nothing happens to.
     """
 
     events: int | None = DEFAULT_EVENTS
@@ -115,16 +109,7 @@ class Result:
 
 
 class Demo:
-    """
-    One run.
-
-    Args:
-        dsn: A database with the schema installed.
-        options: The options of the command line.
-        report: Is told how far it is.
-        stop: Ends the run when set.
-        batch: Rebuilds the read models half way; None for no rebuild.
-    """
+    """One run. ``report`` is told how far it is, ``stop`` ends it, ``batch`` rebuilds the read models half way."""
 
     def __init__(
         self,
@@ -143,13 +128,7 @@ class Demo:
         self._rebuilding = None if batch is None else Rebuilding(batch, dsn, report)
 
     async def run(self) -> Result:
-        """
-        Append, project and compare.
-
-        Raises:
-            DemoInterrupted: It was asked to stop.
-            ProjectionsError: It cannot go on.
-        """
+        """Append, project and compare; raises DemoInterrupted when it was asked to stop."""
         settings = ConnectionSettings(max_connections=_CONNECTIONS)
         async with connect(self._dsn, settings) as database, alone(database):
             async with child("appender", "the appending process") as feed:

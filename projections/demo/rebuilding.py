@@ -45,27 +45,16 @@ class Rebuilder(Protocol):
     """Rebuilds read models."""
 
     async def ready(self) -> None:
-        """
-        Wait until a rebuild would begin at once.
-
-        Raises:
-            ProjectionsError: It cannot be made ready.
-        """
+        """Wait until a rebuild would begin at once."""
 
     async def rebuild(
         self, dsn: str, definition: type, read_model: ReadModel, say: Callable[[str], None]
     ) -> Built:
         """
-        Build a read model again, swap it in, and let live workers go on from there.
+        Build a read model again, swap it in, and let live workers go on from there; after a failure it is as it was.
 
-        Args:
-            dsn: The database.
-            definition: The projection.
-            read_model: The table to keep a copy of, as it is before the swap.
-            say: Is told how far it is, and first that it begins; by any thread.
-
-        Raises:
-            ProjectionsError: It failed; the read model is as it was.
+        A copy of the table ``read_model`` is kept, as it is before the swap. ``say`` is told by any thread how far it
+        is, and first that it begins.
         """
 
 
@@ -101,12 +90,7 @@ class Rebuilding:
         self.waited = time.monotonic() - began_at
 
     async def run(self) -> None:
-        """
-        Rebuild all, one after another.
-
-        Raises:
-            ProjectionsError: One failed.
-        """
+        """Rebuild all, one after another."""
         loop = asyncio.get_running_loop()
 
         def step(text: str) -> None:
@@ -129,10 +113,7 @@ class Rebuilding:
         """
         Compare what was built with what plain Python makes of the same rows of the CSV file.
 
-        Args:
-            session: Where the journal is, which tells the events up to each fence.
-            flights: All rows of the file.
-            entries: The part of their timeline that was appended.
+        The journal tells the events up to each fence; ``entries`` is the part of the timeline that was appended.
         """
         differences: list[str] = []
         for name, built in self._built.items():

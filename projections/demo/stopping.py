@@ -19,22 +19,12 @@ class StopRequest:
         self.event = event
 
     def check(self) -> None:
-        """
-        Go on only if it is not.
-
-        Raises:
-            DemoInterrupted: It is to stop.
-        """
+        """Go on only if it is not; else DemoInterrupted."""
         if self.event.is_set():
             raise DemoInterrupted("the demo was stopped; run it again to go on")
 
     async def unless(self, work: Coroutine[Any, Any, T], *others: asyncio.Task[None]) -> T:
-        """
-        Wait for work, but no longer than until the run is to stop, or something else has ended before it.
-
-        Raises:
-            DemoInterrupted: The run is to stop.
-        """
+        """Wait for work until something else ends first, or until the run is to stop (DemoInterrupted)."""
         task, stopped = asyncio.create_task(work), asyncio.create_task(self.event.wait())
         try:
             await asyncio.wait([task, stopped, *others], return_when=asyncio.FIRST_COMPLETED)

@@ -74,13 +74,7 @@ class Arrivals(NamedTuple):
 
 
 class Webhooks:
-    """
-    Webhooks that are running; :func:`webhooks` starts them.
-
-    Args:
-        database: The database that has the schema, as :func:`journal.connect` opens it.
-        receivers: One for each airport.
-    """
+    """Webhooks that are running, with a receiver for each airport; :func:`webhooks` starts them."""
 
     def __init__(self, database: Database, receivers: Sequence[Receiver]) -> None:
         self._database = database

@@ -7,13 +7,10 @@ from collections.abc import Iterable
 
 class Streak:
     """
-    Counts sources that were given up, by what they failed with.
+    Counts sources that were given up, by what they failed with; up to ``limit`` may fail alike.
 
-    One that is handled ends the count of its event type. It outlives restarts of its range.
-
-    Args:
-        limit: So many sources may fail alike.
-        wider: Counts those of all ranges of the projection in this process, too.
+    One that is handled ends the count of its event type. It outlives restarts of its range. ``wider`` counts those of
+    all ranges of the projection in this process, too.
     """
 
     def __init__(self, limit: int, wider: Streak | None = None) -> None:

@@ -40,14 +40,9 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """
-    Read an address to listen at.
+    Read an address to listen at: ``127.0.0.1:9187``, ``localhost:9187``, ``[::1]:9187``; else InvalidAddress.
 
-    Args:
-        text: ``127.0.0.1:9187``, ``localhost:9187``, ``[::1]:9187``. A host must be named: whether ``:9187`` means this
-            machine or every network is something to say, not to guess.
-
-    Raises:
-        InvalidAddress: The text is not an address; the message says how to write one.
+    A host must be named: whether ``:9187`` means this machine or every network is something to say, not to guess.
     """
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > _LAST_PORT or not _is_host(found):

@@ -82,16 +82,10 @@ def headers_of(scope: Scope, name: bytes) -> list[bytes]:
 
 def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = None) -> str | None:
     """
-    The token that requests must carry; None when there is none.
+    The token that requests must carry, of a file, PROJECTIONS_TOKEN_FILE or PROJECTIONS_TOKEN; None: there is none.
 
-    It is never taken from the command line, which every user of the machine can read.
-
-    Args:
-        environment: PROJECTIONS_TOKEN holds it, or PROJECTIONS_TOKEN_FILE names a file that does.
-        file: A file that holds it; goes before the environment.
-
-    Raises:
-        TokenMissing: The file cannot be read, or the token is empty.
+    It is never taken from the command line, which every user of the machine can read. Raises TokenMissing where the
+    file cannot be read, or the token is empty.
     """
     token = environment.get(TOKEN_VARIABLE)
     if file is None and token is None and TOKEN_FILE_VARIABLE in environment:
@@ -110,12 +104,7 @@ def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = 
 
 
 def require_token(address: Address, token: str | None) -> None:
-    """
-    Refuse to listen where others reach it without a token.
-
-    Raises:
-        TokenMissing: The address is not a loopback one, and there is no token.
-    """
+    """Refuse (TokenMissing) to listen without a token at an address that is not a loopback one."""
     if token is None and not address.loopback:
         raise TokenMissing(
             f"{address} can be reached from other machines: set {TOKEN_VARIABLE}, or {TOKEN_FILE_VARIABLE} to a file "

@@ -28,11 +28,9 @@ def foreign(method: str, headers: Mapping[str, str], origins: Collection[str] = 
     """
     Why a request that would change something may be another site's; None: it is not.
 
-    Args:
-        method: Of HTTP; what only reads is never refused: another site cannot see the answer.
-        headers: Of the request, their names in lower case.
-        origins: From where pages may ask beside the host that the request is for: what a proxy shows as
-            ``https://monitor.example.com``.
+    What only reads is never refused: another site cannot see the answer. Names of headers are in lower case. Pages
+    may ask from the host that the request is for, and from ``origins``: what a proxy shows as
+    ``https://monitor.example.com``.
     """
     if method in _READS:
         return None

@@ -86,26 +86,15 @@ class EventWriter:
         await self._send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
 
     async def write(self, frames: bytes) -> None:
-        """
-        Send frames.
-
-        Raises:
-            TimeoutError: The client is too slow.
-        """
+        """Send frames; TimeoutError: the client is too slow."""
         async with asyncio.timeout(self._patience):
             await self._send({"type": "http.response.body", "body": frames, "more_body": True})
 
     async def finish(self, retry: timedelta | None = None) -> None:
         """
-        End the answer: a browser connects again after a while, from where it was.
+        End the answer: a browser connects again after a while, or as it was told before, from where it was.
 
-        Any status other than 200 would make it give up forever.
-
-        Args:
-            retry: After how long; None: as it was told before.
-
-        Raises:
-            TimeoutError: The client is too slow.
+        Any status other than 200 would make it give up forever. TimeoutError: the client is too slow.
         """
         last = b"" if retry is None else frame(retry=retry)
         async with asyncio.timeout(self._patience):

@@ -44,21 +44,11 @@ async def serving(
     limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - frozen
 ) -> AsyncIterator[Address]:
     """
-    Serve an application for the length of the block, in the running event loop; signals are left alone.
+    Serve an application in the running event loop for the length of the block; its value is where it listens.
 
-    Args:
-        address: Where; port 0 takes any that is free.
-        app: What; requests that may not be answered do not reach it.
-        token: See :class:`projections.http.authentication.Authentication`.
-        open_paths: Paths that need no token.
-        limits: How many connections there may be, and how long each may keep the server waiting.
-
-    Returns:
-        Where it listens.
-
-    Raises:
-        TokenMissing: The address is not a loopback one, and there is no token.
-        AddressInUse: Nothing can listen there.
+    Signals are left alone. Port 0 takes any that is free; requests that may not be answered do not reach the
+    application; ``open_paths`` need no token. Raises TokenMissing for an address that others reach, without a token,
+    and AddressInUse where nothing can listen there.
     """
     async with listening(address, Authentication(app, address, token, open_paths), limits) as place:
         yield place
@@ -68,12 +58,7 @@ async def serving(
 async def listening(
     address: Address, app: ASGIApp, limits: ConnectionLimits | None
 ) -> AsyncIterator[Address]:
-    """
-    Serve an application to everybody, as :func:`serving` does to those who may ask; without limits, whatever they do.
-
-    Raises:
-        AddressInUse: Nothing can listen there.
-    """
+    """Serve to everybody, as :func:`serving` does to those who may ask; without limits, whatever they do."""
     listener = await _listen(address)
     protocol: Any = H11Protocol if limits is None else partial(LimitedProtocol, OpenConnections(limits))
     idle = (limits or ConnectionLimits()).idle.total_seconds()

@@ -12,12 +12,7 @@ CONTAINS = "e.payload @> (s.params -> 'contains')"
 
 
 def check_contents(contents: Mapping[str, Any]) -> None:
-    """
-    Check that a payload can be asked for contents without operators.
-
-    Raises:
-        InvalidFilter: It has a name that begins with ``$``, as operators do.
-    """
+    """Check that no name in a payload begins with ``$``, as operators do (InvalidFilter): it is asked for as it is."""
     pending: list[Any] = [contents]
     while pending:
         value = pending.pop()

@@ -33,12 +33,7 @@ class Purse:
         self.left = MOST_TOGETHER
 
     def pay_reading(self, text: str) -> None:
-        """
-        Pay for reading JSON: its characters, and its values.
-
-        Raises:
-            FilterTooCostly: There is not so much left.
-        """
+        """Pay for reading JSON: its characters, and its values; FilterTooCostly: there is not so much left."""
         cost = len(text) + VALUE * text.count(",")
         if cost > self.left:
             raise FilterTooCostly(
@@ -50,12 +45,7 @@ class Purse:
 
 @contextmanager
 def budget(purse: Purse | None = None) -> Iterator[None]:
-    """
-    Let what is paid within cost :data:`MOST_CHARACTERS`, and no more than is left in the purse.
-
-    Raises:
-        FilterTooCostly: It is used up.
-    """
+    """Let what is paid within cost :data:`MOST_CHARACTERS`, and no more than the purse has; else FilterTooCostly."""
     most = MOST_CHARACTERS if purse is None else min(MOST_CHARACTERS, purse.left)
     left = [most]
     token = _LEFT.set(left)
@@ -76,15 +66,7 @@ def budget(purse: Purse | None = None) -> Iterator[None]:
 
 
 def pay(characters: int) -> bool:
-    """
-    Take characters from the budget, before they are looked at.
-
-    Returns:
-        True, so that it can stand before what it pays for.
-
-    Raises:
-        _UsedUpError: It is used up.
-    """
+    """Take characters from the budget before they are looked at; True, so that it can stand before what it pays for."""
     left = _LEFT.get()
     left[0] -= characters
     if left[0] < 0:

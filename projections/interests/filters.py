@@ -66,15 +66,11 @@ class Filter:
 
     def matches(self, document: Mapping[str, Any], purse: Purse | None = None) -> bool:
         """
-        Tell whether an event is wanted.
+        Tell whether an event is wanted; FilterTooCostly: that takes more than is allowed, or is left in the purse.
 
-        Args:
-            document: `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a point
-                stay exact if they were read by `json_values.read_json`.
-            purse: What the filters of all endpoints may look at of it.
-
-        Raises:
-            FilterTooCostly: It would look at more than `filter_cost.MOST_CHARACTERS` of it, or than is in the purse.
+        The document has `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a
+        point stay exact if they were read by `json_values.read_json`. The purse is shared by the filters of all
+        endpoints.
         """
         with budget(purse):
             try:
@@ -100,12 +96,7 @@ def parse_filter(definition: Mapping[str, Any]) -> Filter:
 
 
 def compile_filter(definition: Mapping[str, Any]) -> Filter:
-    """
-    Compile a filter that is stored: it was checked, and an upgrade may have written it larger.
-
-    Raises:
-        InvalidFilter: As :func:`parse_filter` does, but for its size.
-    """
+    """Compile a filter that is stored: it was checked, and an upgrade may have written it larger."""
     operators = _operators(definition, "filter", 1)
     if operators > MOST_OPERATORS:
         raise InvalidFilter(f"a filter has up to {MOST_OPERATORS} operators, not {operators}")

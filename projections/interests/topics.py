@@ -82,12 +82,7 @@ def parse_topics(patterns: Iterable[str]) -> TopicMatcher:
 
 
 def check_topic(topic: str) -> None:
-    """
-    Check the name of a topic, or a pattern, as far as both are alike.
-
-    Raises:
-        InvalidTopic: It is empty or too long, or has an empty segment.
-    """
+    """Check the name of a topic, or a pattern, as far as both are alike: InvalidTopic."""
     if not 1 <= len(topic) <= LONGEST_TOPIC:
         raise InvalidTopic(f"a topic has 1 to {LONGEST_TOPIC} characters, not {len(topic)}")
     if ".." in f".{topic}.":

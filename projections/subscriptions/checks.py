@@ -7,12 +7,7 @@ from projections.subscriptions.errors import InvalidSubscription
 
 
 def check_storable(text: object, what: str) -> None:
-    """
-    Check a text that the database is to store.
-
-    Raises:
-        InvalidSubscription: It is not a string, or holds what PostgreSQL cannot store.
-    """
+    """Check that a value is a text that PostgreSQL can store; else InvalidSubscription."""
     if not isinstance(text, str):
         raise InvalidSubscription(f"{what} must be a string, not {text!r:.80}")
     try:
@@ -22,12 +17,7 @@ def check_storable(text: object, what: str) -> None:
 
 
 def check_number(subscription_id: object) -> int:
-    """
-    Return the number of a subscription.
-
-    Raises:
-        InvalidSubscription: It is something else.
-    """
+    """Return the number of a subscription; InvalidSubscription: it is something else."""
     if not isinstance(subscription_id, int) or not -(2**63) <= subscription_id < 2**63:
         raise InvalidSubscription(f"subscription_id must be a number of 64 bits, not {subscription_id!r:.80}")
     return subscription_id

@@ -69,11 +69,9 @@ class _Interrupted(DatabaseError):
 
 class AskedOf:
     """
-    Events that conditions are asked about.
+    Events that conditions are asked about, in their order; ``condition_id`` None: all conditions are asked.
 
-    Args:
-        rows: Entity type, source, number, time, slice and topic of each, in their order.
-        condition_id: The only condition that is asked; None: all.
+    A row has entity type, source, number, time, slice and topic.
     """
 
     def __init__(self, rows: Sequence[tuple[Any, ...]], condition_id: int | None = None) -> None:
@@ -97,14 +95,7 @@ class _Suspect(NamedTuple):
 
 
 class Asked:
-    """
-    Runs what asks conditions, in a transaction.
-
-    Args:
-        session: In a transaction.
-        events: The events that the conditions are asked about.
-        timeout: What a condition may take for one event, and all together for several.
-    """
+    """Runs what asks conditions, in a transaction; ``timeout`` is for one event, and for several together."""
 
     def __init__(self, session: OwnedSession, events: AskedOf, timeout: timedelta) -> None:
         self._session = session
@@ -115,8 +106,7 @@ class Asked:
         """
         Do the work; it is given the conditions that the event is to be put aside for, and why.
 
-        Raises:
-            TooMuch: The same may pass with fewer events.
+        TooMuch: the same may pass with fewer events.
         """
         began = time.monotonic()
         try:

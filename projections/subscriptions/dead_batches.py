@@ -188,23 +188,11 @@ async def fail_batch(
     page: MatchPlace | None = None,
 ) -> None:
     """
-    Keep a batch that a handler failed on.
+    Keep a batch that a handler failed on, as :func:`encode_batch` wrote it, to be handled again after ``delay``.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        group: The group.
-        handler: The name of the handler that failed.
-        matches: What :func:`encode_batch` made of it.
-        attempts: How often it has been tried.
-        error: The message of the error.
-        delay: Handle it again after this time; None: it is dead.
-        held: The range that it was read for: nothing is kept when that is another's by now.
-        page: Up to where that range was read then: nothing is kept when the database has other matches by now.
-
-    Raises:
-        RangeLost: The range is another's, who gets the batch from the log.
-        UnknownGroup: The group was removed.
-        DatabaseWentBack: What was read is not in the database any more.
+    Without a delay it is dead. Nothing is kept when the range that it was read for is another's by now (RangeLost),
+    who gets the batch from the log; or when the database has other matches by now than those that were read up to
+    ``page`` (DatabaseWentBack). UnknownGroup: the group was removed.
     """
     reader: tuple[Any, ...] = (None,) * 4
     if held is not None:
@@ -234,17 +222,9 @@ async def finish_retry(
     delay: timedelta | None = None,
 ) -> bool:
     """
-    Say what came of a batch that was taken.
+    Say what came of a batch that was taken; returns whether it was still the caller's, else nothing is stored.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        retry: The batch.
-        attempts: How often it has been tried.
-        error: Why it failed again; None: it did not, and is removed.
-        delay: Handle it again after this time; None: it is dead.
-
-    Returns:
-        Whether it was still the caller's; else nothing is stored.
+    Without an error it is removed; else it is handled again after ``delay``, and dead without one.
     """
     told = None if error is None else storable(error, 2000)
     return bool(await session.fetchval(_FINISH, retry.retry_id, retry.taken_until, attempts, told, delay))
@@ -254,14 +234,9 @@ async def take_retries(
     session: Session, group: str, handlers: Sequence[str], lease: timedelta, limit: int
 ) -> list[Retry]:
     """
-    Take batches that are due.
+    Take batches that are due for these handlers, at most so many.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        group: The group.
-        handlers: For these.
-        lease: They are due again after so long, should nobody say their outcome.
-        limit: At most so many.
+    They are due again after ``lease``, should nobody say their outcome.
     """
     rows = await session.fetch(_TAKE, group, list(handlers), lease, limit)
     return [

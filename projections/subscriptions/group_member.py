@@ -26,12 +26,8 @@ class GroupMember:
     """
     A member of a group. Calling it calls a function with its session, which is borrowed when it is first needed.
 
-    Args:
-        database: Lends the session.
-        group: The group.
-        name: The consumer's name, which nobody else has. Whenever it joins again it takes another: what was begun under
-            the old one can store nothing any more.
-        lease: How long its ranges are its own without another word; half as long it waits for an answer.
+    Its name nobody else has. Whenever it joins again it takes another: what was begun under the old one can store
+    nothing any more. Its ranges are its own for ``lease`` without another word; half as long it waits for an answer.
     """
 
     def __init__(self, database: Database, group: str, name: str, lease: timedelta) -> None:
@@ -51,12 +47,7 @@ class GroupMember:
     async def __call__(
         self, call: Callable[Concatenate[OwnedSession, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """
-        Call a function with the session and the arguments; returns what it does.
-
-        Raises:
-            DatabaseUnavailable: No session, or no answer, came in time.
-        """
+        """Call a function with the session and the arguments; DatabaseUnavailable: no answer came in time."""
         try:
             async with asyncio.timeout(self._patience.total_seconds()):
                 session = await self._session.get()
@@ -68,13 +59,7 @@ class GroupMember:
         return await call(session, *args, **kwargs)
 
     async def stay(self, handlers: Sequence[int]) -> list[GroupRange]:
-        """
-        Join, or say that it is still there, with the numbers of its handlers; returns the ranges that it has.
-
-        Raises:
-            UnknownGroup: The group was removed.
-            DatabaseWentBack: It had joined, and the database does not know it.
-        """
+        """Join, or say that it is still there, with the numbers of its handlers; returns the ranges that it has."""
         held = await self(
             poll_group, self._group, self.owner, self._lease, joined=self._joined, handlers=handlers
         )

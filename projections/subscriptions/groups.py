@@ -96,34 +96,21 @@ async def create_group(
 
 async def remove_group(session: Session, name: str) -> bool:
     """
-    Remove a group with its subscriptions, cursors, retries and dead letters.
+    Remove a group with its subscriptions, cursors, retries and dead letters; returns whether there was one.
 
     What has matched for it leaves with its partitions, which it does not hold any more.
-
-    Returns:
-        Whether there was one.
     """
     return bool(await session.fetchval(_REMOVE, name))
 
 
 async def rewind_group(session: Session, name: str, to: datetime | str) -> int:
     """
-    Have a group read again what its subscriptions ask for.
+    Have a group read again what its subscriptions ask for; returns how many subscriptions catch up.
 
-    Events it gets again are matches of their own, behind what has matched: consumers stay, and what they have not read
-    or failed on stays as it is. Until that is done, what comes waits for it.
-
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-        to: From which time on: ``"beginning"``, or a time with its zone.
-
-    Returns:
-        How many subscriptions catch up.
-
-    Raises:
-        InvalidSubscription: The time is none, or is to come; or the group only listens.
-        UnknownGroup: There is none of this name.
+    Events it gets again, from ``"beginning"`` or from a time with its zone, are matches of their own, behind what has
+    matched: consumers stay, and what they have not read or failed on stays as it is. Until that is done, what comes
+    waits for it. Raises UnknownGroup, and InvalidSubscription where the time is invalid or in the future, or the
+    group only listens.
     """
     with own_errors():
         return int(await session.fetchval(_REWIND, name, past_time(to, "to")))
@@ -131,13 +118,9 @@ async def rewind_group(session: Session, name: str, to: datetime | str) -> int:
 
 async def rescale_group(session: Session, name: str, ranges: int) -> None:
     """
-    Cut the slices of a group into another number of ranges, while it is read.
+    Cut the slices of a group into another number of ranges, 1 to 1024, while it is read.
 
     Progress is kept: what is in flight comes again, and the consumers share the new ranges within a heartbeat.
-
-    Raises:
-        UnknownGroup: There is none of this name.
-        InvalidValue: ``ranges`` is not 1 to 1024.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
@@ -156,17 +139,9 @@ async def poll_group(
     """
     Join a group, or say that a reader is still there; takes its share of the ranges and returns all that it has.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-        owner: The reader, by a name that nobody else has.
-        lease: How long its ranges are its own without another poll.
-        joined: Whether it has joined before, and remembers what it was told then.
-        handlers: Numbers of the handlers that it has: it takes their own ranges, too, where nobody reads them.
-
-    Raises:
-        UnknownGroup: There is none of this name.
-        DatabaseWentBack: It had joined, and the database does not know it.
+    The owner is a name that nobody else has; its ranges are its own for ``lease`` without another poll. A reader that
+    has ``joined`` before remembers what it was told then (DatabaseWentBack: the database does not know it). Of its
+    handlers, by their numbers, it takes their own ranges, too, where nobody reads them.
     """
     with own_errors():
         rows = await session.fetch(_POLL, name, owner, lease, joined, list(handlers))
@@ -185,12 +160,7 @@ async def poll_group(
 
 
 async def cursors(session: Session, name: str) -> list[tuple[SliceRange, int]]:
-    """
-    Where each range of a group stands, those that are a handler's own left out.
-
-    Raises:
-        UnknownGroup: There is none of this name.
-    """
+    """Where each range of a group stands, those that are a handler's own left out."""
     rows = await session.fetch(_CURSORS, name)
     if not rows:
         known = await group_names(session)
@@ -212,21 +182,12 @@ async def move_cursor(
     """
     Say that a range has handled everything up to a match.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-        held: The range, as :func:`poll_group` returned it; its cursor is the one that is known to be stored.
-        cursor: The match's number.
-        matched_at: The match's time; with it, the match must be the one that was read.
-        handlers: Numbers of the handlers that the reader has: what is for others is kept for them.
+    The cursor of the range is the one that is known to be stored; with the match's time, the match must be the one
+    that was read. What is for others than the reader's handlers is kept for them: returns the names of handlers for
+    which something is kept from now on.
 
-    Returns:
-        Names of handlers for which something is kept from now on.
-
-    Raises:
-        RangeLost: Somebody else holds the range, or it was cut again; nothing has moved.
-        InvalidCursor: It is not a match of the group, or lies before the stored cursor.
-        DatabaseWentBack: The stored cursor, or the match, is not the one that is known; nothing has moved.
+    Nothing has moved where it raises: RangeLost, the range is held by another, or was cut again; InvalidCursor, it is
+    not a match of the group, or lies before the stored cursor; DatabaseWentBack, either is not the one that is known.
     """
     with own_errors():
         apart = await session.fetchval(
@@ -243,10 +204,9 @@ async def join_handler(session: Session, name: str, held: GroupRange) -> bool:
 
 async def give_up_handler(session: Session, name: str, handler: str) -> int:
     """
-    Give up a handler that no consumer has any more: nothing is kept for it any longer, and its subscription is removed.
+    Give up a handler that no consumer has any more: nothing is kept for it, and its subscription is removed.
 
-    Returns:
-        How many subscriptions it had that nobody reads for; 0 where nothing was kept for it.
+    Returns how many subscriptions it had that nobody reads for; 0 where nothing was kept for it.
     """
     return int(await session.fetchval(_GIVE_UP, name, handler))
 

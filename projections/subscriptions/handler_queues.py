@@ -23,13 +23,7 @@ log = logging.getLogger("projections")
 
 @dataclass(slots=True, eq=False)
 class Checkpoint:
-    """
-    A page that was read: done when all that it was handed to have done their part.
-
-    Args:
-        cursor: The place after its last match.
-        open: How many handlers have not done their part.
-    """
+    """The place after a page that was read; ``open`` is how many handlers have not done their part of it."""
 
     cursor: MatchPlace
     open: int
@@ -39,10 +33,8 @@ class Checkpoints:
     """
     The pages of a range that are not behind its cursor yet.
 
-    The cursor is the end of the last page before which everything is done: one that is done waits for those before it.
-
-    Args:
-        cursor: The place up to which everything is done.
+    The cursor is the end of the last page before which everything is done: one that is done waits for those before
+    it.
     """
 
     def __init__(self, cursor: MatchPlace) -> None:
@@ -56,14 +48,9 @@ class Checkpoints:
 
     def add(self, cursor: MatchPlace, parts: int) -> Checkpoint:
         """
-        Take in the next page.
+        Take in the next page, which ends at this cursor; so many handlers have a part of it, with none it is done.
 
-        Args:
-            cursor: The place after its last match, which comes after that of the page before.
-            parts: How many handlers have something to do for it; with none it is done.
-
-        Raises:
-            ValueError: It does not come after the page before.
+        ValueError: it does not come after the page before.
         """
         last = self._active[-1].cursor if self._active else self.cursor
         if cursor <= last:
@@ -114,12 +101,9 @@ class FailedPart:
 
 class Flow:
     """
-    The pages of a range that are being handled.
+    The pages of a range that are being handled, by each handler of a subscription.
 
-    Args:
-        cursor: The place up to which everything is done.
-        handlers: Each handler, and the subscription whose events it gets.
-        changed: Called when there is something to store, or to read.
+    ``changed`` is called when there is something to store, or to read.
     """
 
     def __init__(

@@ -79,14 +79,7 @@ class Sink(Protocol):
 
 
 class LiveReader:
-    """
-    Reads the matches of a group as they come.
-
-    Args:
-        database: Lends one connection while there is somebody to read for.
-        group: The group.
-        settings: Limits and times; None: the defaults.
-    """
+    """Reads the matches of a group as they come, on one connection while there is somebody to read for."""
 
     def __init__(self, database: Database, group: str, settings: ListenerSettings) -> None:
         self._database = database

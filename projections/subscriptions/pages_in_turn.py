@@ -31,8 +31,7 @@ class PagesInTurn(ABC):
     """
     Works off what waits, a page of each in turn, so that none keeps others waiting for long.
 
-    Args:
-        timeout: What a condition may take for one event, and the length of a turn for all.
+    ``timeout`` is what a condition may take for one event, and the length of a turn for all.
     """
 
     def __init__(self, timeout: timedelta) -> None:

@@ -222,12 +222,7 @@ def _arguments(publisher: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ..
 
 
 def check_publisher(name: object) -> None:
-    """
-    Check the name of a publisher.
-
-    Raises:
-        InvalidValue: It is empty, too long, or cannot be stored.
-    """
+    """Check that the name of a publisher is not empty, not too long, and can be stored; else InvalidValue."""
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_PUBLISHER_LENGTH:
         raise InvalidSubscription(
             f"the name of a publisher has 1 to {MAX_PUBLISHER_LENGTH} characters, not {name!r:.80}"

@@ -21,14 +21,9 @@ _STUCK = 10
 
 class RangeReader:
     """
-    A held range.
+    A held range, as the database gave it; handlers that the range is not for are left out.
 
-    Args:
-        group: The group's name, for messages.
-        held: The range, as the database gave it.
-        handlers: All handlers of the process; those that the range is not for are left out.
-        settings: Limits and times.
-        changed: Called when there is something to do.
+    ``changed`` is called when there is something to do.
     """
 
     def __init__(
@@ -128,13 +123,7 @@ class RangeReader:
         )
 
     def take(self, page: Sequence[Match], read_until: MatchPlace) -> None:
-        """
-        Hand out what was read.
-
-        Args:
-            page: The next matches; may be empty.
-            read_until: Up to here nothing else is left to read.
-        """
+        """Hand out the next matches, which may be none; up to ``read_until`` nothing else is left to read."""
         self.position = read_until
         if not page or self._flow is None:
             return

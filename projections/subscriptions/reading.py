@@ -123,21 +123,9 @@ async def read_on(
     """
     The next matches of a group, in their order, after a place that the caller remembers: nothing is claimed or moved.
 
-    Args:
-        session: A session on the database, outside a transaction.
-        name: The group.
-        after: Up to where it was read.
-        until: The last match to read, from :func:`settled_matches`.
-        limit: At most so many.
-        subscription_ids: Of these; None for all of the group.
-        page_bytes: The one with which they have so many bytes together is the last.
-
-    Returns:
-        A list, with ``more`` where it ends because of a limit.
-
-    Raises:
-        InvalidValue: The limit is below 1.
-        DatabaseWentBack: What the place names is not in the database any more.
+    ``until`` is the last match to read, from :func:`settled_matches`. A page has at most ``limit`` matches, and ends
+    with the one with which they have ``page_bytes``; ``more`` says that it ends because of a limit. Raises
+    InvalidValue for a limit below 1, and DatabaseWentBack where what the place names is not in the database any more.
     """
     ids = None if subscription_ids is None else list(subscription_ids)
     with own_errors():
@@ -180,12 +168,8 @@ async def replay_length(
     """
     How many matches a subscription has between a place and a number, counted up to a limit.
 
-    Returns:
-        None where one who has seen all up to the place cannot go on from there: the subscription is gone, or what came
-        after it has been dropped.
-
-    Raises:
-        DatabaseWentBack: What the place names is not in the database any more.
+    None where one who has seen all up to the place cannot go on from there: the subscription is gone, or what came
+    after it has been dropped. Raises DatabaseWentBack as :func:`check_place` does.
     """
     with own_errors():
         found: int | None = await session.fetchval(
@@ -195,12 +179,7 @@ async def replay_length(
 
 
 async def check_place(session: Session, group: str, place: MatchPlace) -> None:
-    """
-    Make sure that a place that is remembered is still there.
-
-    Raises:
-        DatabaseWentBack: It is not.
-    """
+    """Make sure that a place that is remembered is still there; else DatabaseWentBack."""
     with own_errors():
         await session.fetchval(_CHECK, group, place.match_id, place.matched_at)
 

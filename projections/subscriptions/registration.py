@@ -46,12 +46,7 @@ _FILTERS = ("topics", "entity_types", "contains", "condition", "params", "expire
 
 
 def register(name: str, call: Handler, options: HandlerOptions, timeout: timedelta) -> RegisteredHandler:
-    """
-    Check a handler.
-
-    Raises:
-        InvalidHandler: Something cannot be; the message says what.
-    """
+    """Check a handler; InvalidHandler says what is wrong with it."""
     if unknown := sorted(options.keys() - HandlerOptions.__annotations__.keys()):
         raise InvalidHandler(
             f"handler {name!r}: {unknown[0]!r} is none of {', '.join(HandlerOptions.__annotations__)}"
@@ -69,12 +64,9 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
 
 class HandlerSubscription(NamedTuple):
     """
-    A handler as its group knows it.
+    A handler as its group knows it: by the subscription whose events it gets, and by a number.
 
-    Args:
-        handler: The handler.
-        subscription_id: The subscription whose events it gets.
-        handler_id: Its number: what is kept for it while nobody has it names that.
+    What is kept for it while nobody has it names that number.
     """
 
     handler: RegisteredHandler
@@ -123,12 +115,9 @@ class RegisteredHandler:
 
     async def handle(self, batch: Sequence[MatchedEvent]) -> None:
         """
-        Have a batch handled, within its time.
+        Have a batch handled within its time (HandlerTimedOut); raises whatever the handler does.
 
-        Raises:
-            HandlerTimedOut: It took too long.
-            HandlerFailed: It ended as if it had been cancelled, and nobody had.
-            Exception: Whatever it raised.
+        HandlerFailed: it ended as if it had been cancelled, and nobody had.
         """
         limit = asyncio.timeout(self.timeout.total_seconds())
         try:
@@ -146,15 +135,10 @@ class RegisteredHandler:
 
     def after(self, attempts: int, error: Exception) -> tuple[int, timedelta | None]:
         """
-        What a failed try counts as.
+        What a failed try counts as: tries that count now, and how long to wait for the next; None: no more are left.
 
-        Args:
-            attempts: Tries of the batch before it that count.
-            error: Why it failed. What is not the fault of the batch uses up no try: a database that is away, a
-                statement that was cancelled, a table that is missing.
-
-        Returns:
-            Tries that count now, and how long to wait for the next; None: no more are left.
+        What is not the fault of the batch uses up no try: a database that is away, a statement that was cancelled, a
+        table that is missing.
         """
         if fault_of(error) is not Fault.EVENT:
             retries = self.retries or RETRIES_OF_OUTAGES
@@ -171,8 +155,7 @@ class RegisteredHandler:
         """
         A batch as ``split_by`` splits it; empty parts are left out.
 
-        Raises:
-            InvalidHandler: The parts are not the batch: something is missing, or there twice.
+        InvalidHandler: the parts are not the batch: something is missing, or there twice.
         """
         if self.split_by is None:
             return [batch]

@@ -12,12 +12,10 @@ from projections.subscriptions.reading import SettledMatches
 
 class Settled:
     """
-    What one who reads on knows of it.
+    What one who reads on knows of it, from the polls of a database, which are shared.
 
-    Args:
-        database: The database whose polls are shared.
-        longest: Seconds for which a poll counts as a look.
-        changed: Called when a poll shows that there is something to look at.
+    A poll counts as a look for ``longest`` seconds; ``changed`` is called when one shows that there is something to
+    look at.
     """
 
     def __init__(self, database: Database, longest: float, changed: Callable[[], None]) -> None:

@@ -46,10 +46,5 @@ async def events_set_apart(session: Session) -> int:
 
 
 async def release_condition(session: Session, condition_id: int) -> bool:
-    """
-    Have a condition asked again that was stopped, or that has failed on events.
-
-    Returns:
-        Whether it was stopped, or an event waited for it.
-    """
+    """Have a condition asked again that was stopped, or that has failed on events; returns whether it had."""
     return bool(await session.fetchval(_RELEASE, condition_id))

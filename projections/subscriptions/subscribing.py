@@ -141,12 +141,7 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
 
 
 def start_of(given: datetime | str | None) -> str | None:
-    """
-    From when on somebody wants events, as the database takes it; drivers differ in how they send infinity.
-
-    Raises:
-        InvalidSubscription: It is no such time.
-    """
+    """From when on somebody wants events, as the database takes it; drivers differ in how they send infinity."""
     if given is None:
         return None
     return "infinity" if given == "now" else past_time(given, "start", "'now', 'beginning',").isoformat()
@@ -154,11 +149,9 @@ def start_of(given: datetime | str | None) -> str | None:
 
 def past_time(given: datetime | str, what: str, words: str = "'beginning',") -> datetime:
     """
-    A time in the past as the database takes it.
+    A time in the past as the database takes it; InvalidSubscription: neither a time with its zone nor "beginning".
 
-    Raises:
-        InvalidSubscription: It is neither a time with its zone nor "beginning"; the message names it as "what" does,
-            and beside times the words.
+    The message names it as ``what`` does, and beside times the words.
     """
     if given == "beginning":
         return _BEGINNING

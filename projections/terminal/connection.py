@@ -144,14 +144,9 @@ async def connected(where: Sides, settings: ConnectionSettings) -> AsyncIterator
 
 def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
     """
-    Do something in one transaction, on a database with this library's schema.
+    Do something in one transaction, on a database with this library's schema; returns what it returned.
 
-    Args:
-        dsn: The database that was named, or None.
-        work: Called with the session; its result is returned.
-
-    Raises:
-        ProjectionsError: The database cannot be reached, is of another version, or refuses.
+    ProjectionsError: the database cannot be reached, is of another version, or refuses.
     """
 
     async def in_transaction(database: Database) -> T:
@@ -162,16 +157,7 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
 
 
 def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]]) -> T:
-    """
-    Do something that begins its own transactions, or looks again and again; see :func:`visit`.
-
-    Args:
-        dsn: The database that was named, or None.
-        work: What to do there, outside a transaction.
-
-    Raises:
-        ProjectionsError: The database cannot be reached, is of another version, or refuses.
-    """
+    """Do something that begins its own transactions, or looks again and again; see :func:`visit`."""
 
     async def with_session(database: Database) -> T:
         async with database.session() as session:
@@ -181,14 +167,7 @@ def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]])
 
 
 def visit_database(dsn: str | None, work: Callable[[Database], Awaitable[T]], connections: int = 2) -> T:
-    """
-    Do something with services that take sessions of their own; see :func:`visit`.
-
-    Args:
-        dsn: The database that was named, or None.
-        work: Called with the session; its result is returned.
-        connections: So many at most.
-    """
+    """Do something with services that take sessions of their own, so many connections at most; see :func:`visit`."""
 
     async def checked(found: str) -> T:
         async with connect(found, ConnectionSettings(max_connections=connections)) as database:

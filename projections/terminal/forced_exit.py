@@ -38,8 +38,7 @@ class ForcedExit:
     """
     A thread that hears of signals by itself: the main thread may be in a call that no signal interrupts.
 
-    Args:
-        grace: From the first SIGINT or SIGTERM, or :meth:`asked`, to the end.
+    ``grace`` is from the first SIGINT or SIGTERM, or :meth:`asked`, to the end.
     """
 
     def __init__(self, grace: timedelta) -> None:

@@ -30,14 +30,7 @@ def serve_until_stopped(
     """
     Serve what a database has until a signal comes, and end the command with its exit code.
 
-    Args:
-        dsn: The database that was named, or None.
-        connections: The settings of the pool.
-        what: What the log calls the server.
-        serving: Serves for the length of the block; its value is the address where it listens.
-
-    Raises:
-        ProjectionsError: The database cannot be reached, or is of another version; or nothing can listen there.
+    ``what`` is what the log calls the server; ``serving`` serves for the length of the block, and gives its address.
     """
 
     async def run(found: str) -> int:

@@ -48,13 +48,7 @@ class _TextFormatter(logging.Formatter):
 
 
 def configure_logs(form: LogFormat, level: str) -> None:
-    """
-    Write all logs of this process to stderr.
-
-    Args:
-        form: ``text`` or ``json``.
-        level: Name of the lowest level that is written.
-    """
+    """Write all logs of this process from this level on to stderr, as ``text`` or ``json``."""
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

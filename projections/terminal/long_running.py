@@ -73,12 +73,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 def served_at(http: str | None, token_file: Path | None) -> tuple[Address | None, str | None]:
-    """
-    Where a process serves its metrics, and the token that it asks for; None where it does not, or needs none.
-
-    Raises:
-        ProjectionsError: The address or the token cannot be so, or other machines reach it without a token.
-    """
+    """Where a process serves its metrics, and the token that it asks for; None where it does not, or needs none."""
     if http is None:
         return None, None
     address, token = parse_address(http), read_token(file=token_file)
@@ -91,9 +86,7 @@ def ending(context: click.Context, *, logged: bool) -> Iterator[None]:
     """
     End the command as the process was ended, for the length of the block.
 
-    Args:
-        context: Of the command.
-        logged: Whether an error goes to the log, where whoever reads it as JSON finds it, and not through click.
+    With ``logged`` an error goes to the log, where whoever reads it as JSON finds it, and not through click.
     """
     try:
         yield

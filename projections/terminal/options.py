@@ -76,12 +76,7 @@ def one_or_all(name: str, shown: str) -> Callable[[Mapping[str, Any]], None]:
 
 
 def text_of(value: str) -> str:
-    """
-    What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file has, else itself.
-
-    Raises:
-        click.BadParameter: The file cannot be read, or is not UTF-8.
-    """
+    """What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file in UTF-8 has, else itself."""
     try:
         if value == "-":
             return sys.stdin.buffer.read().decode().strip()
@@ -95,12 +90,7 @@ def text_of(value: str) -> str:
 
 
 def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """
-    JSON as it was written, or as stdin or a file has it; a callback of what takes ``JSON|-|@FILE``.
-
-    Raises:
-        click.BadParameter: It is not JSON, or the file cannot be read.
-    """
+    """JSON as it was written, or as stdin or a file has it; a callback of what takes ``JSON|-|@FILE``."""
     if value is None:
         return None
     text = text_of(value)

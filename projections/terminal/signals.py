@@ -38,11 +38,8 @@ def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterato
     """
     Set an event of the running loop at the first SIGINT or SIGTERM; a second one ends the process at once.
 
-    The handlers are Python's, not the loop's: they also run while a handler blocks the loop.
-
-    Args:
-        stop: Set by the first signal.
-        grace: How long it may take to end; then it is ended.
+    So it is ended ``grace`` after the first. The handlers are Python's, not the loop's: they also run while a handler
+    blocks the loop.
     """
     loop, received = asyncio.get_running_loop(), ReceivedSignal(ForcedExit(grace))
 

@@ -46,15 +46,7 @@ def load_projections(targets: Iterable[str]) -> list[Any]:
 
 
 def load_callable(target: str) -> Any:
-    """
-    The callable that was named.
-
-    Args:
-        target: ``module:callable``. The current directory is searched first.
-
-    Raises:
-        click.BadParameter: It is not there, cannot be imported, or cannot be called.
-    """
+    """The callable of ``module:callable``, with the current directory searched first; else click.BadParameter."""
     _search_here()
     name, _, path = target.partition(":")
     try:

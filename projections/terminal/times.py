@@ -17,9 +17,8 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # it takes arguments onl
     """
     A time as a datetime: an ISO time with its zone, or a duration, for that long ago.
 
-    Args:
-        ahead: The time is one to come, so a duration is refused.
-        words: Texts that are taken as they are, such as ``beginning``.
+    ``ahead``: the time is one to come, so a duration is refused. ``words`` are taken as they are, such as
+    ``beginning``.
     """
 
     name = "time"

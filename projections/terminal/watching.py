@@ -23,9 +23,7 @@ async def watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> int:
     """
     Look about once a second, until a signal stops it; returns the exit code.
 
-    Args:
-        look: Asks the database. A terminal shows its answer in place of the one before; JSON is printed line by line.
-        as_json: Print JSON objects, one a line.
+    A terminal shows the answer in place of the one before; as JSON each is printed as a line.
     """
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:

@@ -29,11 +29,6 @@ def check_time(name: str, value: datetime | None, refusal: type[ProjectionsError
 
 
 def check_limit(limit: int) -> None:
-    """
-    Check that a page of a list can be so large.
-
-    Raises:
-        InvalidValue: It is not 1 to 1,000.
-    """
+    """Check that a page of a list has 1 to 1,000 rows; else InvalidValue."""
     if not 1 <= limit <= LARGEST_PAGE:
         raise InvalidQuery(f"limit must be 1 to {LARGEST_PAGE}, not {limit}")

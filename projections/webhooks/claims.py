@@ -113,10 +113,9 @@ async def claim(
 
 async def finish(database: Database, outcomes: Sequence[Outcome]) -> set[int]:
     """
-    Store the outcome of attempts, in one transaction.
+    Store the outcome of attempts, in one transaction; returns the deliveries whose lease still held.
 
-    Returns:
-        The deliveries whose lease still held; nothing was stored of the others.
+    Nothing was stored of the others.
     """
     columns = map(list, zip(*outcomes, strict=True))
     async with database.session() as session:

@@ -85,12 +85,7 @@ class CronLine:
         self._check()
 
     def next_tick(self, after: datetime) -> datetime | None:
-        """
-        Find the first tick later than a time, which has a time zone.
-
-        Returns:
-            The tick in UTC; None if there is none in 50 years.
-        """
+        """Find the first tick later than a time, which has a time zone; in UTC, None if there is none in 50 years."""
         back = None if self._once_a_day else _goes_back(self._zone, after)
         for wall in self._walls(after):
             at = self._at(wall, after)
@@ -139,18 +134,11 @@ class CronLine:
         limit: int = 1000,
     ) -> DueTicks:
         """
-        Decide which ticks to send for now.
+        Decide which ticks to send for now, from ``first_due`` on, the first not looked at; so many at a time.
 
-        A tick is missed if it was due in a standstill, and then the schedule decides; any other is late at most, and is
-        sent.
-
-        Args:
-            first_due: The first tick not looked at: `next_at` of the last call, or `next_tick` of the beginning.
-            now: The database's time.
-            missed: What of ticks that were missed: of each standstill `skip` sends none, but one that is a minute late
-                at most, `one` the last, `all` each.
-            standstills: Spans of time in which no process could send.
-            limit: How many at a time; call again for the rest.
+        A tick is missed if it was due in a standstill, a span in which no process could send, and then the schedule
+        decides: `skip` sends none of a standstill, but one that is a minute late at most, `one` the last, `all` each.
+        Any other is late at most, and is sent. ``now`` is the database's time.
         """
         ticks: list[datetime] = []
         tick: datetime | None = first_due.astimezone(UTC)

@@ -46,15 +46,9 @@ async def deliver(
     stop: asyncio.Event | None = None,
 ) -> None:
     """
-    Deliver until stopped. A database that goes away is waited for.
+    Deliver until ``stop`` is set. A database that goes away is waited for; three connections are needed.
 
-    Args:
-        database: Where deliveries are; needs three connections.
-        sender: Makes requests, such as :class:`HttpSender`. It stays open.
-        cipher: How secrets of endpoints are kept.
-        settings: Limits and times; None: the defaults.
-        observer: Is told what happens.
-        stop: Ends it when set: requests on their way are waited for, and what takes longer is given back.
+    The sender stays open. At the stop, requests on their way are waited for, and what takes longer is given back.
     """
     worker = _Deliverer(
         database,

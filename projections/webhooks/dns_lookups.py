@@ -72,12 +72,8 @@ class Lookups:
     """
     Looks names up, so many at a time and by tenant, each name once at a time, and keeps what was found for a while.
 
-    Args:
-        resolve: Looks a name up.
-        kept: How long a lookup is good for.
-        places: How many lookups run at once.
-        slow_places: How many more of names that were slow: these hold up others of their kind and tenant alone.
-        slow: What takes longer is slow, for some minutes.
+    ``places`` lookups run at once, and ``slow_places`` more of names that were slow: these hold up others of their
+    kind and tenant alone. What takes longer than ``slow`` is slow, for some minutes.
     """
 
     def __init__(

@@ -31,10 +31,8 @@ class Duties:
     """
     Forgets old deliveries and answers, and lets deliveries go that wait in an order behind nothing.
 
-    Args:
-        database: Where; needs one connection. The role needs projections_worker.
-        every: How often one of all processes does it.
-        restart: Pauses after failures: a database that goes away is waited for.
+    One of all processes does it each ``every``, on one connection whose role needs projections_worker. A database
+    that goes away is waited for.
     """
 
     def __init__(

@@ -28,12 +28,7 @@ class Cipher(Protocol):
         """Return what is stored of a secret."""
 
     def decrypt(self, stored: str) -> str:
-        """
-        Return the secret.
-
-        Raises:
-            InvalidValue: It was stored in another way, or with another key. The message holds neither.
-        """
+        """Return the secret; InvalidValue, with neither in it: it was stored in another way, or with another key."""
 
 
 class PlainCipher:

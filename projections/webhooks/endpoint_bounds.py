@@ -38,12 +38,9 @@ _COUNTS = frozenset({"max_in_flight", "attempts", "breaker_failures"})
 
 class Bound(NamedTuple):
     """
-    What endpoints may ask for of one thing.
+    What endpoints may ask for of one thing, at least and at most, in seconds; None: what the library allows.
 
-    Args:
-        name: Of what: ``pause`` is each of a retry schedule, ``attempts`` of a delivery.
-        least: The least; None: what the library allows. Times are in seconds.
-        most: The most, likewise.
+    ``pause`` is each of a retry schedule, ``attempts`` of a delivery.
     """
 
     name: str
@@ -105,12 +102,9 @@ async def change_bound(
 
 def check_bounds(wanted: _Bounded, before: _Bounded, allowed: Sequence[Bound]) -> None:
     """
-    Check that an endpoint asks for no more, and no less, than it may.
+    Check that an endpoint asks for no more, and no less, than it may; else InvalidValue says of what.
 
     What is as it was before is not asked for: it is held to the bounds when it is used.
-
-    Raises:
-        InvalidValue: It does; the message says of what, and what it may.
     """
     known = set(_asked(before))
     by_name = {one.name: one for one in allowed}

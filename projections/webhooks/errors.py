@@ -107,13 +107,9 @@ own_errors = partial(
 @contextmanager
 def fields_of(what: str) -> Iterator[None]:
     """
-    Raise what pydantic finds wrong with an endpoint as the error of this module.
+    Raise what pydantic finds wrong with fields of something as an InvalidValue that names twenty of them.
 
-    Args:
-        what: What the fields are of. Their names are told, never their values, which may be secret.
-
-    Raises:
-        InvalidValue: A field is unknown, or cannot be as it is; the message names twenty of them.
+    Never their values, which may be secret.
     """
     try:
         yield

@@ -132,8 +132,7 @@ class Hosts:
         """
         Wait for a place, which is to be given back when the request has ended; None where there is no bound.
 
-        Raises:
-            TimeoutError: There was none for so many seconds.
+        TimeoutError: there was none for so many seconds.
         """
         if self._most is None:
             return None

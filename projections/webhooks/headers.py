@@ -27,14 +27,10 @@ _SHOWN = 40
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """
-    Check the headers that a tenant wants sent with each request; values are never in an error: they may be secret.
+    Check the headers that a tenant wants sent with each request; returns them without blanks around the values.
 
-    Returns:
-        The same, without blanks around the values.
-
-    Raises:
-        InvalidValue: A name or a value cannot be sent, a name is the sender's, or is there twice in other case,
-            or they are too many or too long.
+    InvalidValue never has a value, which may be secret: a name or a value cannot be sent, a name is the sender's, or
+    is there twice in other case, or they are too many or too long.
     """
     if len(headers) > MOST_HEADERS:
         raise InvalidEndpoint(f"{len(headers)} headers are too many: an endpoint has at most {MOST_HEADERS}")

@@ -158,9 +158,6 @@ def message_event(
 
     Those of schedules have sources of their own: a transaction of an application that has sent for the tenant, and
     stays open, holds up no ticks.
-
-    Raises:
-        InvalidValue: The tenant, the topic, the order key or the time cannot be so.
     """
     _check(tenant, topic, not_before, order_key)
     if traceparent is not None and not is_traceparent(traceparent):

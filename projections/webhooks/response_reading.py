@@ -146,8 +146,7 @@ class IncomingResponse:
     """
     An answer as it comes in: it is usable at any moment, so also where it breaks off.
 
-    Args:
-        keep: At most so many bytes of its body, once inflated, and of its text in UTF-8.
+    ``keep`` bounds the bytes of its body, once inflated, and of its text in UTF-8.
     """
 
     def __init__(self, keep: int) -> None:

@@ -104,12 +104,7 @@ class RetryPolicy(BaseModel):
 
 
 def parse_policy(written: Mapping[str, Any]) -> RetryPolicy:
-    """
-    Read a policy from JSON, as somebody has written it.
-
-    Raises:
-        InvalidValue: A field is unknown or cannot be as it is; the message names every one.
-    """
+    """Read a policy from JSON, as somebody has written it; InvalidValue names every field that is wrong."""
     with fields_of("a retry policy"):
         return RetryPolicy.model_validate(written)
 
@@ -162,10 +157,9 @@ def is_success(code: int | str) -> bool:
 
 def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -> timedelta | None:
     """
-    Read the header `Retry-After`: seconds, or a date of HTTP in any of its three forms.
+    Read the header `Retry-After`: seconds, or a date of HTTP in any of its three forms; None for garbage.
 
-    Returns:
-        Nothing for zero, and for dates that have passed: now. None for garbage.
+    Nothing for zero, and for dates that have passed: now.
     """
     text = (retry_after or "").strip()
     if _SECONDS.fullmatch(text):

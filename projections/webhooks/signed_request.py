@@ -25,12 +25,7 @@ __all__ = ["body_of", "gzip_body", "outgoing_of", "request_to", "signed_request"
 
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
-    """
-    The request of an attempt: its body, signed with all secrets of the endpoint.
-
-    Raises:
-        InvalidValue: The cipher is not the one that secrets were kept with.
-    """
+    """The request of an attempt: its body, signed with all secrets of the endpoint, which this cipher has kept."""
     request = signed_request(
         claimed.url,
         claimed.event_id,
@@ -78,10 +73,8 @@ def signed_request(
     """
     Sign a body of :func:`body_of` with all secrets, and make the request that brings it.
 
-    It may be sent compressed; what is signed is not.
-
-    Raises:
-        InvalidValue: The id cannot be in a header, or there is no secret.
+    It may be sent compressed; what is signed is not. InvalidValue: the id cannot be in a header, or there is no
+    secret.
     """
     signed_at = int(at.timestamp())
     sent = {

@@ -214,13 +214,7 @@ def parse_secret(text: str) -> Secret:
 
 
 def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret]:
-    """
-    Read one secret or several, of which some may be read already.
-
-    Raises:
-        InvalidValue: One cannot be; see :func:`parse_secret`.
-        ImportError: `whsk_` needs the package cryptography.
-    """
+    """Read one secret or several, of which some may be read already; see :func:`parse_secret`."""
     several = [secrets] if isinstance(secrets, Secret | str) else secrets
     return [parse_secret(one) if isinstance(one, str) else one for one in several]
 

@@ -137,10 +137,6 @@ async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentT
     Send the ticks of schedules that are due, some hundred schedules in one transaction.
 
     Any number of processes may, at the same time. The role needs projections_worker and projections_writer.
-
-    Raises:
-        MissingExtra: The package cronsim is not installed.
-        DatabaseError: The database cannot be reached, or lets nobody send.
     """
     async with database.session() as session:
         return await _send_due(session, limit)
@@ -161,10 +157,8 @@ async def send_claimed(session: Session, limit: int = _SCHEDULES_AT_ONCE) -> tup
     """
     Claim schedules that are due, send their ticks, and move them on, in the caller's transaction.
 
-    What is wrong with a schedule is stored in it (``error``), and it goes on with its next tick.
-
-    Returns:
-        The number of schedules that were claimed, and of ticks that were sent.
+    Returns how many schedules that were, and how many ticks. What is wrong with a schedule is stored in it
+    (``error``), and it goes on with its next tick.
     """
     rows = await session.fetch(_CLAIM, limit)
     if not rows:

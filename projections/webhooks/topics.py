@@ -26,14 +26,9 @@ _PATTERN = re.compile(r"[A-Za-z0-9_*-]+(?:\.[A-Za-z0-9_*-]+)*")
 
 def endpoint_topics(patterns: Iterable[str], known: Collection[str] | None = None) -> list[str]:
     """
-    Check the topics of an endpoint, and drop those that another one covers.
+    Check the topics of an endpoint, 1 to 100 patterns of up to 128 characters, and drop those that others cover.
 
-    Args:
-        patterns: 1 to 100 of up to 128 characters each, or a single one.
-        known: The existing topics, if they are known: a name must be one of them, a pattern match one.
-
-    Raises:
-        InvalidValue: A pattern is invalid or matches no known topic, or there are none or too many.
+    If the existing topics are known, a name must be one of them, and a pattern match one; else InvalidValue.
     """
     unique = list(dict.fromkeys([patterns] if isinstance(patterns, str) else patterns))
     if not 1 <= len(unique) <= MOST_TOPICS:
@@ -52,12 +47,7 @@ def endpoint_topics(patterns: Iterable[str], known: Collection[str] | None = Non
 
 
 def check_topic(topic: str) -> str:
-    """
-    Return the topic of a message: segments of ASCII letters, digits, `_` and `-`, with dots, up to 128 characters.
-
-    Raises:
-        InvalidValue: It is something else.
-    """
+    """Return the topic of a message: segments of ASCII letters, digits, `_` and `-`, with dots, to 128 characters."""
     if len(topic) > LONGEST_TOPIC or not _TOPIC.fullmatch(topic):
         raise InvalidMessage(
             f"a topic is segments of letters, digits, '_' and '-' with dots between, "

@@ -22,13 +22,9 @@ def checked_url(text: str, *, allow_http: bool = False, rules: AddressRules) -> 
     """
     Check and normalise the URL of an endpoint, before it is stored.
 
-    This tells a user early what would never work. It does not make the address safe: that is judged at each dial.
-
-    Returns:
-        Its normal form: lower case and IDNA in the host, no dot after it, percent-encoded, no default port.
-
-    Raises:
-        InvalidValue: It cannot be the URL of an endpoint; the message says why, without what may be secret in it.
+    This tells a user early what would never work, in an InvalidValue without what may be secret. It does not make the
+    address safe: that is judged at each dial. The normal form has lower case and IDNA in the host, no dot after it,
+    percent-encoding and no default port.
     """
     _check_text(text)
     url = _parsed(text)

@@ -132,10 +132,9 @@ def doubled(
     directory: Path, files: Sequence[ArchivedFile], only: ArchivedFile | None = None
 ) -> dict[str, tuple[str, ...]]:
     """
-    Find events that several files have, or that ``only`` shares with others; files that cannot be read are passed over.
+    The files whose events several have, or that ``only`` shares with others, by a line that says what they share.
 
-    Returns:
-        The files by a line that says what they share.
+    Files that cannot be read are passed over.
     """
     days: dict[tuple[str, date], list[ArchivedFile]] = {}
     for each in files:

@@ -291,13 +291,7 @@ def _outcome(
 
 
 def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
-    """
-    Export a closed partition; then read its files back.
-
-    Raises:
-        ArchiveError: Not every event of the partition is in the archive as it should be.
-        DatabaseError: The database refused, or cannot be reached.
-    """
+    """Export a closed partition, then read its files back: ArchiveError unless every event of it is as it should be."""
     if not partition.rows:
         return
     done = export_archive(dsn, directory, since=partition.from_timestamp, until=partition.to_timestamp)

@@ -63,16 +63,10 @@ class ArchivedPartition(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Part:
     """
-    What one task exports: picklable, and holds no DSN.
+    What one task exports of a partition, a type and a day in UTC: picklable, and holds no DSN.
 
-    Args:
-        partition: The partition that is read.
-        entity_type: The type of the events.
-        day: The part of the partition that lies in one day, in UTC.
-        slices: The range of slices whose events are read.
-        rows: How many events that were when it was planned.
-        import_id: The last import at that time.
-        known: Files of the archive that have events of that time already: only others are written.
+    ``rows`` is how many events that were when it was planned, ``import_id`` the last import then. Only events are
+    written that the ``known`` files, of that time, have not.
     """
 
     partition: ArchivedPartition
@@ -99,13 +93,7 @@ class WrittenPart(NamedTuple):
 
 
 def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
-    """
-    Write one file of an archive, under a name that no other attempt has; the rows in (slice, source, number) order.
-
-    Raises:
-        ArchiveError: The file cannot be written.
-        DatabaseError: The database refused, or cannot be reached.
-    """
+    """Write one file of an archive, under a name that no other attempt has; rows in (slice, source, number) order."""
     token = uuid4().hex
     attempt = directory / ATTEMPTS / f"{token}.parquet"
     try:
@@ -161,12 +149,7 @@ def _without(table: pa.Table, files: Sequence[Path]) -> pa.Table:
 
 
 def keys_of(path: Path) -> pa.Table:
-    """
-    Source and number of the events of a file.
-
-    Raises:
-        ArchiveError: It cannot be read.
-    """
+    """Source and number of the events of a file; ArchiveError: it cannot be read."""
     with open_file(path) as opened:
         try:
             return opened.read(list(KEYS)).select(list(KEYS))
@@ -175,14 +158,7 @@ def keys_of(path: Path) -> pa.Table:
 
 
 def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """
-    Sort a table in memory.
-
-    Args:
-        table: The Arrow table to sort.
-        columns: By which columns; texts by their bytes.
-        rows: Of a batch, at most.
-    """
+    """Sort an Arrow table in memory by these columns, texts by their bytes; a batch has so many rows at most."""
     # Sorting puts the chunks of a column together, and a column of `string` holds 2 GiB at most.
     wide = [f.with_type(pa.large_string()) if f.type == pa.string() else f for f in table.schema]
     whole = table.cast(pa.schema(wide)).combine_chunks()

@@ -180,12 +180,7 @@ def to_footer(file: ArchivedFile) -> dict[bytes, bytes]:
 
 
 def footer_of(directory: Path, path: str) -> ArchivedFile:
-    """
-    What a file says of itself.
-
-    Raises:
-        ArchiveError: It is not a Parquet file, or none that an export has described.
-    """
+    """What a file says of itself; ArchiveError: it is not a Parquet file, or none that an export has described."""
     try:
         with open_file(directory / path) as opened:
             text = (opened.metadata.metadata or {}).get(_FOOTER)
@@ -232,12 +227,7 @@ def sha256_of(path: Path) -> str:
 
 
 def check_file(directory: Path, file: ArchivedFile) -> Path:
-    """
-    Where a file is.
-
-    Raises:
-        ArchiveError: It is gone, or not as long as it was.
-    """
+    """Where a file is; ArchiveError: it is gone, or not as long as it was."""
     path = directory / file.path
     try:
         size = path.stat().st_size
@@ -249,12 +239,7 @@ def check_file(directory: Path, file: ArchivedFile) -> Path:
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """
-    Open a file of an archive; reading checks the checksum of every page.
-
-    Raises:
-        ArchiveError: It is not a Parquet file any more.
-    """
+    """Open a Parquet file of an archive (else ArchiveError); reading checks the checksum of every page."""
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:

@@ -50,26 +50,14 @@ _PARQUET = ds.ParquetFileFormat(
 
 @dataclass(frozen=True, slots=True)
 class ArchivedHistory:
-    """
-    Where the events of a reading are.
-
-    Args:
-        files: Those of the archive that are to be read.
-        journal: What is to be read from the journal: the same reading of each type for the rest of the time.
-    """
+    """Where the events of a reading are: in files of the archive, and in the journal for the rest of the time."""
 
     files: tuple[ArchivedFile, ...]
     journal: tuple[Reading, ...]
 
 
 def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory:
-    """
-    Decide what is read from where.
-
-    Raises:
-        ArchiveError: There is no manifest, or it cannot be read.
-        DatabaseError: The database refused, or cannot be reached.
-    """
+    """Decide what is read from where."""
     kept = Manifest.load(directory).files
     files: list[ArchivedFile] = []
     journal: list[Reading] = []

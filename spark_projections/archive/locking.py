@@ -20,8 +20,7 @@ def locked(directory: Path) -> Iterator[None]:
     """
     Keep others from changing an archive for the length of the block; the kernel ends that with the process.
 
-    Raises:
-        ArchiveError: Somebody else is changing it, or the directory cannot be written, or locked.
+    ArchiveError: somebody else is changing it, or the directory cannot be written, or locked.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

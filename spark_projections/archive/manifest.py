@@ -41,14 +41,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """
-    The files of an archive.
-
-    Args:
-        files: All of them.
-        version: Counts how often it was written; 0 when there is none yet.
-        exported_at: When it was written last; None when there is none yet.
-    """
+    """The files of an archive; ``version`` counts how often it was written, 0 when there is none yet."""
 
     files: tuple[ArchivedFile, ...] = ()
     version: int = 0
@@ -56,12 +49,7 @@ class Manifest:
 
     @classmethod
     def load(cls, directory: Path) -> Manifest:
-        """
-        Read the manifest of a directory.
-
-        Raises:
-            ArchiveError: There is none, it is damaged or an old one, or this version cannot read it.
-        """
+        """Read the manifest of a directory; ArchiveError: it is missing, damaged, old or of a later version."""
         former = _former_versions(directory)  # before the manifest: an export writes that first
         try:
             found = cls.read(directory / NAME)
@@ -83,13 +71,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """
-        Read a manifest, the current or a former one, and check that it is what was written.
-
-        Raises:
-            ArchiveError: It is not, or this version cannot read it.
-            FileNotFoundError: There is none.
-        """
+        """Read a manifest, the current or a former one, and check that it is what was written (else ArchiveError)."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["format"] not in {_WITHOUT_CHECKSUM, FORMAT}:
@@ -110,11 +92,7 @@ class Manifest:
         """
         Replace the manifest of a directory; after a crash there is the old one or the new one.
 
-        Returns:
-            It as it was written, with its version.
-
-        Raises:
-            ArchiveError: Somebody has written a later version meanwhile.
+        Returns it as it was written, with its version. ArchiveError: somebody has written a later version meanwhile.
         """
         versions = _former_versions(directory)
         if versions and max(versions) > self.version:
@@ -170,9 +148,7 @@ def set_aside(directory: Path, manifest: Manifest) -> Manifest:
     """
     Make way for a manifest that is to be written over one that is damaged or old, which is kept under another name.
 
-    Args:
-        directory: The archive.
-        manifest: What is to be written; it gets a version after all that are kept.
+    The new one gets a version after all that are kept.
     """
     path = directory / NAME
     try:

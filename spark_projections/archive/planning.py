@@ -38,12 +38,10 @@ _OTHER_COLUMNS = 200  # bytes of a row beside payload and metadata, roughly
 @dataclass(frozen=True, slots=True)
 class ExportGroup:
     """
-    What is to be written of a type in a partition.
+    What is to be written of a type in a partition, as ``parts``, one file each.
 
-    Args:
-        parts: The files.
-        here: Files of the archive whose events are in the partition.
-        gone: Others of that time, whose events have left the journal.
+    ``here`` are files of the archive whose events are in the partition, ``gone`` others of that time, whose events
+    have left the journal.
     """
 
     parts: tuple[Part, ...]
@@ -91,12 +89,7 @@ def plan_export(  # noqa: PLR0917 - all of one export
     entity_types: Sequence[str],
     rows_per_file: int,
 ) -> ExportPlan:
-    """
-    Compare closed partitions with an archive; one that is stuck holds up no other.
-
-    Raises:
-        DatabaseError: The database refused, or cannot be reached.
-    """
+    """Compare closed partitions with an archive; one that is stuck holds up no other."""
     # Before anything is read: what is imported from here on has a higher number.
     plan = ExportPlan(manifest, int(connection.execute(_IMPORT_ID).fetchall()[0][0]))
     planning = _Planning(connection, directory, plan, rows_per_file)

@@ -94,14 +94,7 @@ def take_in(
     """
     Name the files that a manifest does not name, as far as their footers describe them and they are what those say.
 
-    Args:
-        directory: The archive.
-        manifest: The manifest to add files to.
-        processes: At most so many files are read at a time.
-        progress: Told how many events are read, of how many.
-
-    Returns:
-        The manifest with them; which they are; and why others were left out, a line each.
+    Returns the manifest with them; which they are; and why others were left out, a line each.
     """
     found: list[ArchivedFile] = []
     taken_in: list[str] = []

@@ -295,8 +295,7 @@ def _tried(connection: SyncConnection, work: Callable[[], object]) -> bool:
     """
     Do something, giving up rather than keeping others waiting; what was loaded stays for the next attempt.
 
-    Returns:
-        Whether it is done, and has not rolled itself back.
+    Returns whether it is done, and has not rolled itself back.
     """
     attempts = 0
     while True:

@@ -30,8 +30,7 @@ def still_there(
     """
     Those files whose events are in a partition; the others have left the journal with an earlier one of that time.
 
-    Raises:
-        ArchiveError: The journal has a part of a file, or never had it: somebody has to decide what becomes of that.
+    ArchiveError: the journal has a part of a file, or never had it: somebody has to decide what becomes of that.
     """
     found = []
     for each in files:
@@ -63,12 +62,7 @@ def _has_newest(connection: SyncConnection, directory: Path, file: ArchivedFile)
 def check_exported(
     connection: SyncConnection, partition: ArchivedPartition, entity_type: str, files: Sequence[ArchivedFile]
 ) -> None:
-    """
-    Make sure that a partition still has what was just read from it, before it is marked as exported.
-
-    Raises:
-        ArchiveError: It has not.
-    """
+    """Make sure that a partition still has what was just read from it, before it is marked as exported."""
     rows = sum(each.rows for each in files)
     there = all(newest_stored(connection, each) for each in files)
     if not there or stored_rows(connection, entity_type, partition.bounds) < rows:
@@ -82,12 +76,7 @@ def check_exported(
 def check_grown(
     connection: SyncConnection, partition: ArchivedPartition, entity_type: str, files: Sequence[ArchivedFile]
 ) -> None:
-    """
-    Make sure that the files of a partition that has grown hold what it holds, event by event.
-
-    Raises:
-        ArchiveError: An event is not as it was when it was exported.
-    """
+    """Make sure that the files of a partition that has grown hold what it holds, event by event."""
     found = content_by_day(connection, entity_type, partition.bounds)
     if found == archived_by_day(files) or newer_imports(connection, files):
         return

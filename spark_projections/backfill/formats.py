@@ -76,12 +76,7 @@ class FilePart(NamedTuple):
 
 
 def file_parts(path: Path, mapped: Mapped) -> list[FilePart]:
-    """
-    Cut a file into what tasks can read side by side; looks at its columns where it tells them.
-
-    Raises:
-        BadRow: It cannot be read, or lacks a column.
-    """
+    """Cut a file into what tasks can read side by side; looks at its columns where it tells them (else BadRow)."""
     with _readable(str(path)):
         if mapped.format != "parquet":
             with path.open("rb"):
@@ -116,12 +111,7 @@ def _check_zone(path: str, mapped: Mapped, schema: pa.Schema) -> None:
 
 
 def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
-    """
-    Read and check the rows of a part.
-
-    Raises:
-        BadRow: The file cannot be read, or a row is not an event.
-    """
+    """Read and check the rows of a part; BadRow: the file cannot be read, or a row is not an event."""
     with _readable(part.path):
         for number, values in _raw_rows(part, mapped):
             try:

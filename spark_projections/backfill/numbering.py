@@ -71,8 +71,7 @@ class Numbering:
         """
         Whether a row is to be imported; the rows come in their order.
 
-        Raises:
-            BadRow: It differs from what is stored, or does not follow the event before it.
+        BadRow: it differs from what is stored, or does not follow the event before it.
         """
         if self._last is None or row.source_id != self._last.source_id:
             self.sources += 1

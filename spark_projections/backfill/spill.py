@@ -22,12 +22,7 @@ _LOCK = "_lock"
 
 @contextmanager
 def spill_directory() -> Iterator[Path]:
-    """
-    Make a directory for the length of the block, and remove those that killed processes have left behind.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make a directory for the length of the block, and remove those that killed processes have left behind."""
     root = Path(tempfile.gettempdir())
     _remove_abandoned(root)
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))

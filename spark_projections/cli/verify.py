@@ -167,12 +167,7 @@ def _lines(found: Comparison) -> Iterator[_Line]:
 
 
 def definition_of(name: str, targets: tuple[str, ...]) -> Any:
-    """
-    The projection that a command names.
-
-    Raises:
-        click.UsageError: Where it is defined is not said, or it is not there.
-    """
+    """The projection that a command names; click.UsageError: where it is defined is not said, or it is not there."""
     if not targets:
         if ":" not in name:
             raise click.UsageError(f"where is {name!r} defined? Add --app MODULE, or write MODULE:OBJECT")

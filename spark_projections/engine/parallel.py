@@ -125,10 +125,9 @@ def _on_spark(
 @contextmanager
 def spark_failures() -> Iterator[None]:
     """
-    Translate what Spark raises when a task has failed for the last time.
+    Translate what Spark raises when a task has failed for the last time to PartFailed, with what the task raised.
 
-    Raises:
-        PartFailed: With what the task raised, and without the traces of Java and Python.
+    The traces of Java and Python are left out.
     """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only where Spark is
     from pyspark.errors import PySparkException  # noqa: PLC0415

@@ -129,10 +129,8 @@ def literal(value: Value) -> str:
     """
     Quote a value for SQL text, whatever it holds and however the server reads backslashes.
 
-    Needs a connection whose client_encoding is UTF8, as :func:`read_batches` sets it.
-
-    Raises:
-        ValueError: The text has a NUL or half a surrogate pair, which PostgreSQL stores nowhere.
+    Needs a connection whose client_encoding is UTF8, as :func:`read_batches` sets it. ValueError: the text has a NUL
+    or half a surrogate pair, which PostgreSQL stores nowhere.
     """
     match value:
         case str():

@@ -48,12 +48,8 @@ def look(connection: SyncConnection, import_id: int = NO_IMPORTS) -> WritersLook
     """
     Look at the writers; what is read by later statements is complete up to what this tells.
 
-    Args:
-        connection: In autocommit mode, on the primary.
-        import_id: Imports with later numbers are shown; by default none.
-
-    Raises:
-        NoHorizon: The database is a standby, where the locks of the primary cannot be seen.
+    Needs a connection in autocommit mode, on the primary, where the locks are (NoHorizon). Imports with later numbers
+    than ``import_id`` are shown; by default none.
     """
     seen = look_at_writers_sync(connection, import_id)
     if seen.standby:
@@ -91,16 +87,9 @@ def wait_for_appends(
     connection: SyncConnection, until: datetime, say: Callable[[str], None], pause: Pause = time.sleep
 ) -> None:
     """
-    Wait for the appends in flight that may have written before a time, however long.
+    Wait for the appends in flight that may have written before a past time, however long.
 
-    Args:
-        connection: In autocommit mode, on the primary.
-        until: A time that is past.
-        say: Told once who is waited for.
-        pause: Waits for this many seconds.
-
-    Raises:
-        NoHorizon: The database is a standby.
+    Needs a connection as :func:`look` does. ``say`` is told once who is waited for.
     """
     began = until + CLOCK_MARGIN
     first = look(connection).holders
@@ -121,9 +110,6 @@ class SettledTime:
     The settled time of one who looks again and again: an open transaction holds it, and nothing waits.
 
     A holder that a look is the first to see did not hold the lock at the look before: its stamps are not older.
-
-    Args:
-        start: The time that was settled before the first look.
     """
 
     start: datetime
@@ -134,9 +120,7 @@ class SettledTime:
         """
         Take in a look: nothing at or before the time that comes back can appear any more.
 
-        Args:
-            look: The look.
-            started: When the transactions that append began, asked after the look; matters for the first one.
+        When the transactions that append began was asked after the look; it matters for the first one.
         """
         unknown = self._oldest(started) if self._seen is None else self._seen
         if any(holder.startswith("p") for holder in look.holders - self._bounds.keys()):

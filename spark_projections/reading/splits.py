@@ -16,15 +16,9 @@ WHERE coalesce(s.entity_type = ANY (%s::text[]), TRUE) GROUP BY s.slice
 
 def slice_counts(dsn: str, entity_types: EntityTypes) -> dict[int, int]:
     """
-    Events per slice, as the sources count them: without reading the log.
+    Events per slice that has any, as the sources count them: without reading the log.
 
     An estimate of work: events that were dropped with an old partition still count.
-
-    Returns:
-        Events by slice; empty slices are left out.
-
-    Raises:
-        DatabaseError: The database refused, or cannot be reached (DatabaseUnavailable).
     """
     with connect_sync(dsn) as connection:
         connection.execute("SET LOCAL statement_timeout = 0")
@@ -33,15 +27,9 @@ def slice_counts(dsn: str, entity_types: EntityTypes) -> dict[int, int]:
 
 def balanced(counts: Mapping[int, int], splits: int, within: SliceRange = ALL_SLICES) -> list[SliceRange]:
     """
-    Cut a range of slices so that the largest part is as small as contiguous ranges allow.
+    Cut a range of slices so that the largest part is as small as contiguous ranges allow; the parts tile it.
 
-    Args:
-        counts: Events by slice; a missing slice is empty.
-        splits: At most so many ranges come back; fewer when more would not make the largest smaller.
-        within: What to cut: the ranges tile it.
-
-    Raises:
-        ValueError: ``splits`` is below 1.
+    There are at most ``splits``; fewer when more would not make the largest smaller.
     """
     if splits < 1:
         raise ValueError(f"the number of splits must be at least 1, not {splits}")

@@ -111,9 +111,7 @@ async def transaction(session: OwnedSession, *, snapshot_after: str | None = Non
     """
     A transaction that sees what others commit and takes the time that it needs, whatever the role's defaults are.
 
-    Args:
-        session: Outside a transaction.
-        snapshot_after: It sees what was there after this statement, which takes locks, and nothing later.
+    With ``snapshot_after`` it sees what was there after this statement, which takes locks, and nothing later.
     """
     await session.begin()
     try:
@@ -194,11 +192,9 @@ class RebuiltTable(NamedTuple):
 @asynccontextmanager
 async def only_one(session: OwnedSession, projection_id: int, name: str) -> AsyncIterator[None]:
     """
-    Keep others from rebuilding the projection meanwhile; the lock ends with the connection.
+    Keep others from rebuilding the projection meanwhile (RebuildUnderWay); the lock ends with the connection.
 
-    Raises:
-        RebuildUnderWay: Another has it; names the process.
-        NotRebuildable: The connection has no session of its own.
+    NotRebuildable: the connection has no session of its own.
     """
     if session.pooled:
         raise NotRebuildable(
@@ -261,10 +257,8 @@ async def begin(
     """
     Make the tables that a rebuild fills, in an open transaction.
 
-    Raises:
-        NotRebuildable: A table is not there.
-        TableError: One does not fit its declaration.
-        journal.DatabaseError: The role may not make schemas in this database, or does not own the tables.
+    NotRebuildable: a table is not there; TableError: one does not fit its declaration. The role must own the tables,
+    and may make schemas.
     """
     tables = [await _find(session, one) for one in written]
     number = await session.fetchval(
@@ -318,18 +312,10 @@ async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) ->
 
 async def beat(session: Session, rebuild: Rebuild, beats: int) -> int:
     """
-    Make sure that the database is the one in which a rebuild began.
+    Make sure that the database is the one in which a rebuild began (else ``PJ013``).
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        rebuild: The rebuild, led by the caller.
-        beats: How often the caller has asked, with what the rebuild had when it was begun or found.
-
-    Returns:
-        How often by now.
-
-    Raises:
-        DatabaseError: It is not (``PJ013``).
+    ``beats`` is how often the caller has asked, with what the rebuild had when it was begun or found; returns how
+    often by now.
     """
     return int(await session.fetchval(_BEAT, rebuild.rebuild_id, rebuild.started_at, beats))
 
@@ -367,12 +353,7 @@ async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
 
 
 async def drop_old(session: Session, projection_id: int) -> list[str]:
-    """
-    Drop the tables that served before the last rebuilds, in an open transaction; returns their names.
-
-    Raises:
-        DatabaseError: Something depends on one of them; nothing is dropped.
-    """
+    """Drop the tables that served before the last rebuilds, in an open transaction; returns their names."""
     dropped: dict[int, list[str]] = {}
     for row in await session.fetch(_OLD, projection_id):
         dropped.setdefault(row["rebuild_id"], []).append(row["table_name"])

@@ -90,13 +90,7 @@ class Rows:
         return sorted(shape.name for shape in self._shapes.values())
 
     async def create(self, session: Session) -> None:
-        """
-        Make the temporary tables, in an open transaction.
-
-        Raises:
-            TableError: A table does not fit its declaration.
-            journal.DatabaseError: The role may not read one, or may not make temporary tables.
-        """
+        """Make the temporary tables, in an open transaction; TableError: a table does not fit its declaration."""
         for table in self._tables:  # before one of the same name hides it
             place = table if self._schema is None else table.within(self._schema)
             self._shapes[table] = await read_shape(session, place)
@@ -137,14 +131,7 @@ class Rows:
         await self._writer.write(session, touched)
 
     async def differences(self, session: Session, source_ids: Sequence[str], limit: int) -> Differences:
-        """
-        Compare the rows of sources, or all, with what they should be.
-
-        Args:
-            session: The transaction.
-            source_ids: Of all sources that were handled again; not used where all rows are compared.
-            limit: How many of the rows that differ are returned.
-        """
+        """Compare the rows of sources that were handled again, or all, with what they should be; up to a limit."""
         found, total = list[Difference](), 0
         for table in self._compared:
             args = () if self._whole or table.source is None else (list(source_ids),)
@@ -190,12 +177,7 @@ class Rows:
         )
 
     async def replace(self, session: Session, source_ids: Sequence[str]) -> None:
-        """
-        Make the rows of sources what they should be; those that are so are not touched, nor are columns not declared.
-
-        Raises:
-            journal.DatabaseError: The database refused.
-        """
+        """Make the rows of sources what they should be; those that are so and undeclared columns are not touched."""
         for table in self._compared:
             name, expected, same = self._shapes[table].name, self._name(table), _same(table)
             args = () if table.source is None else (list(source_ids),)

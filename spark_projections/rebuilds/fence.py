@@ -32,15 +32,10 @@ async def take_fence(
     waiting_for: Callable[[Sequence[Writer]], None] | None = None,
 ) -> Fence:
     """
-    Take the time, and wait until no append from before it is in flight.
+    Take the time, or ``until`` when that is earlier, and wait until no append from before it is in flight.
 
-    Args:
-        session: On the primary, outside a transaction.
-        until: Cut here, when that is earlier.
-        waiting_for: Is told who appends, when that has taken half a second and then every few seconds.
-
-    Raises:
-        journal.DatabaseError: The database refused, or was lost.
+    Needs a session on the primary, outside a transaction. ``waiting_for`` is told who appends, when that has taken
+    half a second and then every few seconds.
     """
     first = await look_at_writers(session)
     await wait_for_writers(session, first.holders, tell=waiting_for)

@@ -125,9 +125,8 @@ def fold_part(job: Job, slices: SliceRange) -> None:
     """
     Fold what is left of a part; does nothing where nothing is, or where the rebuild has ended or failed.
 
-    Raises:
-        journal.DatabaseError: The connection was lost, or the database has no room: another attempt may get through.
-        ProjectionsError: What another attempt does not mend; it is noted for whoever waits for the parts.
+    journal.DatabaseError: another attempt may get through; what another does not mend is noted for whoever waits for
+    the parts.
     """
     with _rarely_collecting():
         asyncio.run(_fold(job, slices))

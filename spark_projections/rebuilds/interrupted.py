@@ -27,12 +27,7 @@ class Left(NamedTuple):
 
 
 async def left_behind(session: OwnedSession, number: int, definition: Any, options: RebuildOptions) -> Left:
-    """
-    What is there of a rebuild that was begun and has not ended.
-
-    Raises:
-        RebuildUnderWay: It is of other slices, or with other tables.
-    """
+    """What is there of a rebuild that has not ended; RebuildUnderWay: it is of other slices, or with other tables."""
     found = await bookkeeping.unfinished(session, number)
     if found is None or options.restart:
         return Left(None)
@@ -54,9 +49,7 @@ async def refuse_a_second(session: OwnedSession, definition: Any, options: Rebui
     """
     Refuse what could not begin now, before anything is started for it; outside a transaction.
 
-    Raises:
-        RebuildUnderWay: Another rebuild of the projection runs, or one of other slices is unfinished.
-        NotRebuildable: The connection has no session of its own.
+    RebuildUnderWay: another rebuild of the projection runs, or one of other slices is unfinished.
     """
     name = projection_of(definition).name
     number = await session.fetchval(_NUMBER, name)

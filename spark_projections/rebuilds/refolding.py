@@ -78,15 +78,9 @@ async def comparable(
     """
     What a projection declares, the tables that it writes, and its number in the database.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        definition: A class (or object of a class) decorated with :func:`projections.projection`.
-        shared: Whether rows that several sources share can be compared, too.
-
-    Raises:
-        NotRebuildable: Its rows cannot be made again here, or another version of its code runs, or one that reads
-            other entity types.
-        UnknownProjection: No worker has run it on this database yet.
+    With ``shared``, rows that several sources share can be compared, too. Raises UnknownProjection where no worker
+    has run it on this database yet, and NotRebuildable where its rows cannot be made again here, or another version
+    of its code runs, or one that reads other entity types.
     """
     projection, written = rebuildable(definition)
     name, tables = projection.name, [one.table for one in written if one.table is not None]
@@ -153,13 +147,10 @@ async def parked_at(
 
 class Refolding:
     """
-    Handles events of sources again, as workers have; what they write goes to temporary tables.
+    Handles events of sources again, as workers have; what they write goes to temporary tables of the transaction.
 
-    Args:
-        session: A session in a transaction, which has the tables.
-        dispatcher: Calls the handlers.
-        skip: Go on after events that the handlers cannot handle; they are counted.
-        from_first_kept: Sources may begin after 1, because their first events have been deleted.
+    With ``skip`` it goes on after events that the handlers cannot handle, which are counted; with ``from_first_kept``
+    sources may begin after 1, because their first events have been deleted.
     """
 
     def __init__(
@@ -177,11 +168,9 @@ class Refolding:
 
     async def fold(self, handled: Sequence[Handled]) -> None:
         """
-        Fold what workers have handled of sources, and what was not folded before.
+        Fold what workers have handled of sources, and what was not folded before; HandlerFailed: an event fails.
 
-        Raises:
-            RebuildFailed: The journal does not have all of it any more, or an offset was set back since the last call.
-            HandlerFailed: An event cannot be handled.
+        RebuildFailed: the journal does not have all of it any more, or an offset was set back since the last call.
         """
         for source in handled:
             await self._fold_source(source)

@@ -46,12 +46,7 @@ class ShadowWriter:
         self._shapes: dict[Table, Shape] = {}
 
     async def prepare(self, session: Session, *tables: Table) -> None:
-        """
-        Check tables before the first change comes.
-
-        Raises:
-            TableError: A handler changed a table that the rebuild does not build, or one does not fit.
-        """
+        """Check before the first change that the rebuild builds these tables, and that they fit; else TableError."""
         for table in tables:
             if table not in self._clones:
                 raise TableError(
@@ -86,12 +81,7 @@ class ShadowWriter:
 
 
 async def combine(session: Session, rebuild_id: int, place: int, table: Table) -> None:
-    """
-    Combine the staged parts of a table's rows into its clone, in an open transaction.
-
-    Raises:
-        journal.DatabaseError: The database refused, as where a sum does not fit its column.
-    """
+    """Combine the staged parts of a table's rows into its clone, in an open transaction."""
     schema = schema_of(rebuild_id)
     shape = await read_shape(session, table.within(schema))
     key = ", ".join(map(quote, table.key))

@@ -73,14 +73,7 @@ async def try_with_lock(
     """
     Run a statement in a transaction of its own; returns why not when somebody is in its way.
 
-    Args:
-        session: Outside a transaction.
-        statement: The statement that needs the lock.
-        args: Its arguments.
-        limit: Undo it when it takes longer (SQLSTATE 57014), for others wait; zero for no limit.
-
-    Raises:
-        DatabaseError: The database refused for another reason, or was lost.
+    It is undone when it takes longer than ``limit`` (SQLSTATE 57014), for others wait; zero for no limit.
     """
     try:
         async with transaction(session):
@@ -114,16 +107,8 @@ async def copy_foreign_keys(
     """
     Give full clones the foreign keys of their tables; what an interrupted call has done is left as it is.
 
-    Writers of the tables that are referred to wait only while keys are added, half a second at most each time.
-
-    Args:
-        session: Outside a transaction.
-        tables: Of the rebuild.
-        schema: The schema of the clones.
-        waiting: Is told who uses the tables that are referred to, after each failed attempt.
-
-    Raises:
-        journal.DatabaseError: A row refers to one that is not there, or the database refused or was lost.
+    Writers of the tables that are referred to wait only while keys are added, half a second at most each time;
+    ``waiting`` is told who uses them, after each failed attempt.
     """
     for statement in (_ADD, _VALIDATE):
         for table in tables:
@@ -145,25 +130,14 @@ async def swap(
     reacts: bool = False,
 ) -> float:
     """
-    Swap as soon as nobody uses the tables, and the workers have reacted to what the rebuild has handled.
+    Swap in a verified rebuild as soon as nobody uses the tables; returns the seconds that the transaction took.
 
-    Args:
-        session: Outside a transaction.
-        rebuild: A rebuild that is verified.
-        tables: Of it.
-        waiting: Is told who uses the tables, after each failed attempt.
-        within: Give up after so long.
-        limit: How long the transaction that swaps may take: readers and workers wait for it.
-        reacts: Whether the projection has reactions. What the rebuild has handled is not handled again after the swap,
-            so the workers must have reacted to it before.
+    ``waiting`` is told who uses the tables, after each failed attempt, ``within`` ends the waiting, and ``limit`` the
+    transaction, for which live workers and readers wait. What the rebuild has handled is not handled again after the
+    swap, so where the projection ``reacts``, the workers must have reacted to it before.
 
-    Returns:
-        The seconds of the transaction that did it: as long, live workers and readers had to wait.
-
-    Raises:
-        SwapRefused: The tables were changed, offsets were set, the database went back in time, the tables stay in
-            use, workers do not get as far as the rebuild, or it takes too long. Nothing has changed.
-        DatabaseError: The database refused, or was lost.
+    SwapRefused, with nothing changed: the tables were changed, offsets were set, the database went back in time, the
+    tables stay in use, workers do not get as far as the rebuild, or it takes too long.
     """
     give_up_at = time.monotonic() + within.total_seconds()
     while True:
@@ -225,17 +199,9 @@ async def lock_tables(
     """
     Keep all others from writing to tables until the end of the transaction; readers are not kept waiting.
 
-    Batches that have written are waited for. Those that come later wait, so the client must not be silent.
-
-    Args:
-        session: In a transaction.
-        names: Quoted for SQL, in the order in which batches write to them.
-        waiting: Is told who uses the tables, after each failed attempt.
-        within: Give up after so long.
-
-    Raises:
-        SwapRefused: The tables stay in use.
-        DatabaseError: The database refused, or was lost.
+    The names are quoted, in the order in which batches write to them. Batches that have written are waited for. Those
+    that come later wait, so the client must not be silent. ``waiting`` is told who uses the tables, after each failed
+    attempt; ``within`` ends that (SwapRefused).
     """
     give_up_at = time.monotonic() + within.total_seconds()
     while True:

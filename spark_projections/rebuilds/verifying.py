@@ -56,8 +56,7 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_types: Seque
     """
     Compare the events folded in each slice with those in the journal.
 
-    Raises:
-        RebuildFailed: They differ, and no import since the fence explains it.
+    RebuildFailed: they differ, and no import since the fence explains it.
     """
     sql = _COUNTS.format(schema=schema_of(rebuild.rebuild_id))
     differing = await session.fetch(sql, entity_types, *rebuild.slices, rebuild.fence.time)
@@ -77,12 +76,7 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_types: Seque
 
 
 async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_types: Sequence[str]) -> None:
-    """
-    See whether there are sources of which the journal has no event any more: their rows would be missing.
-
-    Raises:
-        RebuildFailed: There are.
-    """
+    """Make sure that there is no source of which the journal has no event any more: its rows would be missing."""
     await session.execute("SET LOCAL enable_seqscan = off")  # each is looked up, whatever the statistics say
     row = await session.fetchrow(
         _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_types, *rebuild.slices, rebuild.fence.time
@@ -95,12 +89,7 @@ async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_types
 
 
 async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, declared: Table) -> None:
-    """
-    Compare a combined table with its staged parts.
-
-    Raises:
-        RebuildFailed: Their keys or sums differ.
-    """
+    """Compare keys and sums of a combined table with its staged parts."""
     schema = schema_of(rebuild_id)
     built, parts = quote(schema, table.name), quote(schema, f"_staged_{table.place}")
     added = [
@@ -123,9 +112,6 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
     Fold some sources again by plain Python, and compare their rows; returns how many sources that were.
 
     In an open transaction, where it makes temporary tables.
-
-    Raises:
-        RebuildFailed: A row differs.
     """
     projection = projection_of(definition)
     # Again: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.

@@ -47,12 +47,7 @@ class JournalOptions:
     on_import: str = "fail"
 
     def address(self) -> str:
-        """
-        The DSN to use in this process.
-
-        Raises:
-            InvalidValue: Neither the option nor this process's environment has one.
-        """
+        """The DSN to use in this process; InvalidValue: neither the option nor this process's environment has one."""
         if dsn := self.dsn or os.environ.get(DSN_VARIABLE):
             return dsn
         raise InvalidValue(
@@ -62,13 +57,9 @@ class JournalOptions:
 
 def parse_options(options: Mapping[str, str]) -> JournalOptions:
     """
-    Read the options of a DataFrame or stream.
+    Read the options of a DataFrame or stream, which Spark passes as lower-case names and text values.
 
-    Args:
-        options: As Spark passes them: lower-case names, text values.
-
-    Raises:
-        InvalidValue: One is unknown, missing or not readable; names it and what it takes.
+    InvalidValue names one that is unknown, missing or not readable, and what it takes.
     """
     given = {name.lower(): text for name, text in options.items()}
     names = [*map(_option, (*_OF_READING, *_OTHERS)), "alltypes", "snapshot"]

@@ -41,13 +41,9 @@ class PayloadReader:
 
     def struct(self, batch: pa.RecordBatch) -> pa.StructArray:
         """
-        The payloads of a batch.
+        The payloads of a batch, which has the columns :data:`NEEDED`.
 
-        Args:
-            batch: With the columns :data:`NEEDED`.
-
-        Raises:
-            InvalidPayload: A payload does not fit; names the event, the field and what is wrong.
+        InvalidPayload names the event that does not fit, the field and what is wrong.
         """
         parts: list[pa.StructArray] = []
         for part, wrong in self._parts(batch.column("payload")):
@@ -61,12 +57,7 @@ class PayloadReader:
         return pa.concat_arrays(parts)
 
     def permissive(self, batch: pa.RecordBatch) -> tuple[pa.StructArray, pa.StringArray]:
-        """
-        The payloads of a batch, those that do not fit as null.
-
-        Returns:
-            The payloads, and for each what is wrong with it: null where it fits.
-        """
+        """The payloads of a batch, those that do not fit as null, and for each what is wrong: null where it fits."""
         parts, wrong = zip(*self._parts(batch.column("payload")), strict=True)
         reasons = [
             pa.array([reason] * len(part), pa.string()) for part, reason in zip(parts, wrong, strict=True)

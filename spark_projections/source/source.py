@@ -75,14 +75,10 @@ class JournalDataSource(DataSource):
 
 class SparkTable:
     """
-    The columns that Spark wants, and how a partition is read into them.
+    The columns that Spark wants, and how a partition is read into them; the payload may be a struct.
 
-    Args:
-        schema: Columns of the journal, each of its own type; the payload may be a struct.
-        mode: The option: with ``permissive``, another column says what is wrong with payloads that do not fit.
-
-    Raises:
-        InvalidValue: A column does not exist, or has another type in the journal.
+    With the mode ``permissive``, another column says what is wrong with payloads that do not fit. InvalidValue: a
+    column does not exist, or has another type in the journal.
     """
 
     def __init__(self, schema: StructType, mode: str = "failfast") -> None:
@@ -114,13 +110,7 @@ class SparkTable:
             raise InvalidValue(f"payloadschema: {error}") from None
 
     def read(self, dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """
-        Read a partition.
-
-        Raises:
-            DatabaseError: The database refused, or cannot be reached.
-            InvalidPayload: A payload does not fit.
-        """
+        """Read a partition; InvalidPayload: a payload does not fit."""
         payloads = self._payload_reader()
         if payloads is None:
             yield from read_batches(dsn, replace(reading, columns=self._names))
@@ -174,10 +164,7 @@ def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
     """
     Bound a reading by the settled horizon: whatever is read of it, and when, is the same.
 
-    Raises:
-        WritersInFlight: They took longer.
-        NoHorizon: The database is a standby.
-        DatabaseError: The database refused, or cannot be reached.
+    WritersInFlight: they took longer; NoHorizon: the database is a standby.
     """
     settled = settled_now(dsn, wait)
     return replace(reading, until=settled if reading.until is None else min(settled, reading.until))

@@ -60,25 +60,14 @@ class ClockWentBack(ProjectionsError):
 
 @dataclass(frozen=True, slots=True)
 class StreamPlace:
-    """
-    Where a stream stands.
-
-    Args:
-        times: For each range of slices, the time up to which it was read.
-        import_id: The last import that is accounted for.
-    """
+    """Where a stream stands: up to which time each range of slices was read, and the last import accounted for."""
 
     times: Mapping[SliceRange, datetime]
     import_id: int = 0
 
     @classmethod
     def of(cls, offset: Mapping[str, int]) -> StreamPlace:
-        """
-        Read an offset of a checkpoint.
-
-        Raises:
-            InvalidValue: It was not written by this source.
-        """
+        """Read an offset of a checkpoint; InvalidValue: it was not written by this source."""
         times: dict[SliceRange, datetime] = {}
         for name, value in offset.items():
             if found := re.fullmatch(r"(\d+)-(\d+)", name):
@@ -138,9 +127,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Where the next micro-batch ends: behind what is settled and within the limit.
 
-        Raises:
-            HistoryBehindStream: History was imported behind the offset, and the option says to fail.
-            ClockWentBack: The database's clock is behind the offset.
+        HistoryBehindStream: history was imported behind the offset, and the option says to fail; ClockWentBack: the
+        database's clock is behind the offset.
         """
         place = self._checked(StreamPlace.of(start))
         with connect_sync(self._options.address()) as connection:

@@ -120,14 +120,7 @@ def _micros(time: datetime) -> int:
 
 
 class Refused(Exception):
-    """
-    A request that gets no stream.
-
-    Args:
-        status: The HTTP status.
-        reason: For people; 204 has none.
-        headers: Beside those that every answer has.
-    """
+    """A request that gets no stream but this HTTP status, with a reason for people, which 204 has not."""
 
     def __init__(self, status: int, reason: str = "", **headers: str) -> None:
         super().__init__(reason)

@@ -77,13 +77,7 @@ class StreamClient:
         self._resumes = False
 
     async def begin(self, last_event_id: str | None) -> None:
-        """
-        Find out where the client goes on; nothing is sent yet.
-
-        Raises:
-            Refused: It cannot go on from there.
-            ListenerClosed: The stream ends.
-        """
+        """Find out where the client goes on (else Refused, or ListenerClosed: the stream ends); nothing is sent yet."""
         last = None if last_event_id is None else EventId.parse(last_event_id)
         if last_event_id is not None and last is None:
             raise Refused(204)

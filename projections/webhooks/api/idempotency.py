@@ -130,11 +130,9 @@ class Once:
 
     async def follow(self, operation: Operation, call: Call[Any, Any]) -> StoredAnswer:
         """
-        Follow a request, unless it was followed before.
+        Follow a request, unless it was followed before; NotAllowed: the tenant has asked with so many keys already.
 
-        Raises:
-            Problem: Its key was used for another request, or one with this key is being followed just now.
-            NotAllowed: The tenant has asked with so many keys already.
+        Problem: its key was used for another request, or one with this key is being followed just now.
         """
         if operation.method != "POST" or operation.own_key or call.key is None:
             return await _followed(operation, call)

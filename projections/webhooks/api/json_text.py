@@ -37,12 +37,7 @@ class Member(NamedTuple):
 
 
 def read_members(text: str, most: int) -> dict[str, Member]:
-    """
-    Read an object of so many fields at most, and keep the text of each.
-
-    Raises:
-        ValueError: It is not JSON, not an object, or has a field twice or too many.
-    """
+    """Read an object of so many fields at most, none twice (else ValueError), and keep the text of each."""
     members: dict[str, Member] = {}
     try:
         for name, member in _members(text):

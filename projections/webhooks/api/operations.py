@@ -154,12 +154,7 @@ class Call(Generic[Q, B]):
 
     @property
     def version(self) -> int | None:
-        """
-        Which version of something the caller wants to change: its ``If-Match``; None: whichever it has.
-
-        Raises:
-            Problem: It is none of ours, so nothing has it, or there are several.
-        """
+        """Which version the caller wants to change: its ``If-Match``; None: whichever there is."""
         given = self.headers.get("if-match", "*").strip()
         if given == "*":
             return None
@@ -169,23 +164,13 @@ class Call(Generic[Q, B]):
         return int(found[1])
 
     def check_version(self, current: int) -> None:
-        """
-        Check that something has the version that the caller wants to change.
-
-        Raises:
-            Problem: It has another one.
-        """
+        """Check that something has the version that the caller wants to change."""
         if self.version not in {None, current}:
             raise Problem(412, "outdated_version", f"it has version {current} by now: read it again")
 
     @property
     def key(self) -> str | None:
-        """
-        What the caller tells this request by when it asks again: its ``Idempotency-Key``; None: it has none.
-
-        Raises:
-            Problem: It is empty, too long, or cannot be stored.
-        """
+        """What the caller tells this request by when it asks again: its ``Idempotency-Key``; None: it has none."""
         key = self.headers.get("idempotency-key")
         if key is not None and (not 1 <= len(key) <= LONGEST_WORD or not storable(key)):
             raise Problem(
@@ -200,23 +185,13 @@ class Call(Generic[Q, B]):
 
     @property
     def tenant(self) -> str | None:
-        """
-        Whose things there are; None: all of them are, for administrators alone.
-
-        Raises:
-            Problem: An administrator named several where one can be.
-        """
+        """Whose things there are; None: those of all, for administrators alone, who may name one here."""
         if len(self.tenants) > 1:
             raise Problem(422, "one_tenant", "name one tenant here, or none for all of them")
         return self.tenants[0] if self.tenants else None
 
     def owner(self, named: str | None) -> str:
-        """
-        Whose something new is to be, where the body names this tenant, or none.
-
-        Raises:
-            Problem: A tenant named another one, or an administrator nobody.
-        """
+        """Whose something new is to be: an administrator has to say so, a tenant can name no other."""
         check_tenants(self.caller, () if named is None else (named,))
         owner = named or self.tenant
         if owner is None:
@@ -229,12 +204,7 @@ class Call(Generic[Q, B]):
 
 
 def check_tenants(caller: Caller, named: tuple[str, ...]) -> None:
-    """
-    Check that a tenant names itself alone.
-
-    Raises:
-        Problem: It names another one; whether that exists makes no difference.
-    """
+    """Check that a tenant names itself alone; whether another exists makes no difference."""
     if caller.tenant is not None and any(name != caller.tenant for name in named):
         raise Problem(403, "other_tenant", "the token is another tenant's than the one that is asked for")
 

@@ -40,12 +40,7 @@ _UNSTORABLE = "has the character NUL, or half of a surrogate pair"
 async def read_call(
     operation: Operation, request: Request, services: Services, authenticate: Authenticate
 ) -> Call[Any, Any]:
-    """
-    Read a request for an operation.
-
-    Raises:
-        Problem: It cannot be followed.
-    """
+    """Read a request for an operation; Problem: it cannot be followed."""
     caller = await authenticate(request)
     if caller is None:
         raise Problem(401, "unauthorized", "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)

@@ -28,10 +28,8 @@ class TenantLimits:
     """
     Bounds what tenants ask of one process, so that none keeps it from others; administrators ask what they like.
 
-    Args:
-        rate: Requests of a tenant in a second; None: any number.
-        challenge_pause: Between challenges that are sent for a tenant.
-        database: As many requests of tenants are followed at a time as it has connections.
+    A tenant may send ``rate`` requests in a second (None: any number), and a challenge each ``challenge_pause``. As
+    many requests of tenants are followed at a time as the database has connections.
     """
 
     def __init__(self, rate: float | None, challenge_pause: timedelta, database: Database) -> None:
@@ -40,12 +38,7 @@ class TenantLimits:
         self._database = database
 
     def ask(self, tenant: str | None) -> None:
-        """
-        Begin a request.
-
-        Raises:
-            Problem: The tenant has asked too often; its answer says when to ask again.
-        """
+        """Begin a request, unless the tenant has asked too often: the answer says when to ask again."""
         if tenant is not None and self._requests is not None:
             self._requests.take(
                 tenant, "too_many_requests",
@@ -58,12 +51,7 @@ class TenantLimits:
             self._requests.spend(tenant, size // _BYTES)
 
     def challenge(self, tenant: str | None) -> None:
-        """
-        Begin to send a URL a challenge: a request that its owner may not want.
-
-        Raises:
-            Problem: One was sent for the tenant just now.
-        """
+        """Begin to send a URL a challenge, a request that its owner may not want, unless one was sent just now."""
         if tenant is not None:
             self._challenges.take(
                 tenant,
@@ -97,12 +85,7 @@ class _Rate:
         """Of each tenant, how many are left, and when."""
 
     def take(self, tenant: str, code: str, detail: str) -> None:
-        """
-        Use up one.
-
-        Raises:
-            Problem: None is left, with this code and these words; its answer says when there is one.
-        """
+        """Use up one; where none is left, a problem with this code and these words says when there is one."""
         left = self._refilled(tenant)
         if left < 1:
             pause = math.ceil((1 - left) / self.rate)

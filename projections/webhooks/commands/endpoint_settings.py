@@ -132,12 +132,7 @@ class Settings:
     gzip: Annotated[bool | None, Opt("Compress what is sent. Default: no.", "--gzip/--no-gzip")] = None
 
     def changes(self, policy: RetryPolicy) -> dict[str, Any]:
-        """
-        The settings that were given; options of the policy change this one.
-
-        Raises:
-            InvalidValue: The policy cannot be so.
-        """
+        """The settings that were given; options of the policy change this one."""
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in named.items() if value not in (None, ())}
         changes = {name: _cleared(value) for name, value in given.items() if name not in _POLICY}

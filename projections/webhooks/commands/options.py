@@ -46,21 +46,15 @@ class Addresses:
 
     @property
     def rules(self) -> AddressRules:
-        """
-        The rules that they make.
-
-        Raises:
-            InvalidValue: An entry is neither a network nor a name.
-        """
+        """The rules that they make; InvalidValue: an entry is neither a network nor a name."""
         return AddressRules(self.allow_addresses, self.deny_addresses, self.only_ports or None)
 
 
 async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:
     """
-    The id of an endpoint or a schedule, of which the beginning is enough; what no id begins with, as it is.
+    The id of an endpoint or a schedule, of which the beginning is enough if no other begins so (InvalidValue).
 
-    Raises:
-        InvalidValue: Several begin so.
+    What no id begins with is returned as it is.
     """
     # Ids that it begins come next after it in the order of lists.
     following = [str(getattr(one, f"{kind}_id")) for one in await rows.list(None, next=given, limit=2)]
@@ -76,10 +70,5 @@ async def whole_endpoint_id(database: Database, given: str) -> str:
 
 
 def secret_of(file: str | None) -> str | None:
-    """
-    The secret that a file has, or stdin for ``-``; None without one. It is never taken from the command line.
-
-    Raises:
-        click.BadParameter: The file cannot be read.
-    """
+    """The secret that a file has, or stdin for ``-``; None without one. It is never taken from the command line."""
     return None if file is None else text_of(file if file == "-" else f"@{file}")

@@ -89,12 +89,7 @@ class Granularity:
 
 
 def granularity_of(written: str) -> Granularity:
-    """
-    Read a granularity: ``30s``, ``5m``, ``1h``, ``1d``, ``1w`` or ``1M``.
-
-    Raises:
-        InvalidValue: It is none.
-    """
+    """Read a granularity: ``30s``, ``5m``, ``1h``, ``1d``, ``1w`` or ``1M``."""
     found = _WRITTEN.fullmatch(written)
     if found is None:
         raise InvalidQuery(f"granularity is a number and s, m, h, d, w or M, not {written!r}")
@@ -231,12 +226,7 @@ _FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> MetricsQuery:
-    """
-    Check a request for metrics.
-
-    Raises:
-        InvalidValue: It cannot be.
-    """
+    """Check a request for metrics."""
     measures = EVENT_MEASURES if kind == "event" else ATTEMPT_MEASURES
     dimensions = EVENT_DIMENSIONS if kind == "event" else ATTEMPT_DIMENSIONS
     _check_span(request)
@@ -262,8 +252,7 @@ def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
     """
     The answer to a query, of the counts that were found; those that are nought may be missing.
 
-    Raises:
-        InvalidValue: With the zeros between them there would be too many rows.
+    InvalidValue: with the zeros between them there would be too many rows.
     """
     truncated = len(found) > ROW_LIMIT
     keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)

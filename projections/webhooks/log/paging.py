@@ -67,13 +67,10 @@ class PagePlace:
 @dataclass(frozen=True, slots=True)
 class Cursors:
     """
-    Makes and reads the cursors of one list.
+    Makes and reads the cursors of one list, which ``resource`` names by three letters.
 
-    Args:
-        resource: Three letters that name the list.
-        ascending: Its order.
-        filters: A text that is the same for the same filters, and for no others.
-        generation: Of the database that has the rows; None where none has.
+    ``filters`` is the same text for the same filters, and for no others. ``generation`` is that of the database that
+    has the rows; None where none has.
     """
 
     resource: str
@@ -90,12 +87,7 @@ class Cursors:
         return _base62(text.encode())
 
     def decode(self, cursor: str) -> PagePlace:
-        """
-        The place of a cursor.
-
-        Raises:
-            InvalidValue: It is malformed, of another version, list, order, filter or tenant, or of a lost state.
-        """
+        """The place of a cursor; InvalidValue: it is of another version, list, order, filter, tenant or state."""
         head = _HEAD.fullmatch(_text(cursor))
         if head is None or head["resource"] != self.resource:
             raise InvalidPageCursor(
@@ -190,15 +182,10 @@ _STATUSES = ("success", "failed")
 @dataclass(frozen=True, slots=True)
 class Walk:
     """
-    How a store reads the rows of a page.
+    How a store reads the rows of a page, one more than ``rows``, from ``start`` on; None: from the end of the list.
 
-    Args:
-        cursors: What makes the page's cursors.
-        ascending: Whether it goes from old to new.
-        backward: Whether the page is before its place, and the rows so in the reverse of their order.
-        start: Where it begins; None: at the end of the list.
-        rows: How many rows the page has at most; one more is to be read.
-        cursor: What names the place; empty where there is none.
+    ``backward``: the page is before its place, and the rows so in the reverse of their order. ``cursor`` names the
+    place, and is empty where there is none.
     """
 
     cursors: Cursors
@@ -209,12 +196,7 @@ class Walk:
     cursor: str
 
     def under(self, generation: Generation) -> Walk:
-        """
-        The same in a database that has been asked for its generation.
-
-        Raises:
-            InvalidValue: The cursor is of a state that the database has lost.
-        """
+        """The same in a database of this generation; InvalidValue: it has lost the state that the cursor is of."""
         cursors = replace(self.cursors, generation=generation)
         if self.cursor:
             cursors.decode(self.cursor)
@@ -233,12 +215,7 @@ class RowStep(Generic[T]):
 
 
 def walk_of(request: ListRequest, resource: str) -> Walk:
-    """
-    How to read what a request asks for of a list.
-
-    Raises:
-        InvalidValue: A cursor is malformed or of another list, there are two, or a filter cannot be.
-    """
+    """How to read what a request asks for of a list; InvalidValue: a cursor or a filter is invalid."""
     cursors = Cursors(resource, request.ascending, _filters(request))
     if request.next and request.prev:
         raise InvalidPageCursor("pass next or prev, not both")

@@ -181,12 +181,7 @@ class AttemptsRequest(ListRequest):
 
 
 def checked_text(name: str, value: object) -> str:
-    """
-    Return a text, if the database can store it.
-
-    Raises:
-        InvalidValue: It is not a string, or has a NUL or half of a character.
-    """
+    """Return a text, if the database can store it: no NUL, no half of a character; else InvalidValue."""
     if not isinstance(value, str):
         raise InvalidQuery(f"{name} is a string, not {value!r}")
     try:
