@@ -1,0 +1,243 @@
+"""Systems that number their events inside the INSERT, by their own tables: late commits, and the parts of an event."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from journal import ALL_TYPES, ConnectionSettings, connect, current_events
+from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, table_log
+from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
+from tests.fixtures.pekko import GOLDEN
+
+FOREIGN = ConnectionSettings(foreign_journal=True)
+
+# Of pekko-persistence-jdbc 1.1.0.
+PEKKO_JDBC = """
+CREATE TABLE event_journal (
+    ordering BIGSERIAL, persistence_id VARCHAR(255) NOT NULL, sequence_number BIGINT NOT NULL,
+    deleted BOOLEAN DEFAULT FALSE NOT NULL, writer VARCHAR(255) NOT NULL, write_timestamp BIGINT,
+    adapter_manifest VARCHAR(255), event_ser_id INTEGER NOT NULL, event_ser_manifest VARCHAR(255) NOT NULL,
+    event_payload BYTEA NOT NULL, meta_ser_id INTEGER, meta_ser_manifest VARCHAR(255), meta_payload BYTEA,
+    PRIMARY KEY(persistence_id, sequence_number)
+);
+CREATE UNIQUE INDEX event_journal_ordering_idx ON event_journal(ordering);
+CREATE TABLE event_tag (
+    event_id BIGINT, tag VARCHAR(256), PRIMARY KEY(event_id, tag),
+    CONSTRAINT fk_event_journal FOREIGN KEY(event_id) REFERENCES event_journal(ordering) ON DELETE CASCADE
+);
+"""
+# Of message-db 1.3.1; who writes takes the lock of the category first.
+MESSAGE_DB = """
+CREATE SCHEMA message_store;
+CREATE TABLE message_store.messages (
+    global_position bigserial NOT NULL, position bigint NOT NULL,
+    time TIMESTAMP WITHOUT TIME ZONE DEFAULT (now() AT TIME ZONE 'utc') NOT NULL, stream_name text NOT NULL,
+    type text NOT NULL, data jsonb, metadata jsonb, id UUID NOT NULL DEFAULT gen_random_uuid()
+);
+ALTER TABLE message_store.messages ADD PRIMARY KEY (global_position) NOT DEFERRABLE INITIALLY IMMEDIATE;
+CREATE UNIQUE INDEX messages_stream ON message_store.messages (stream_name, position);
+"""
+# Of Emmett 0.42.
+EMMETT = """
+CREATE SEQUENCE emt_global_message_position;
+CREATE TABLE emt_messages (
+    stream_id TEXT NOT NULL, stream_position BIGINT NOT NULL, partition TEXT NOT NULL DEFAULT 'global',
+    message_kind CHAR(1) NOT NULL DEFAULT 'E', message_data JSONB NOT NULL, message_metadata JSONB NOT NULL,
+    message_schema_version TEXT NOT NULL, message_type TEXT NOT NULL, message_id TEXT NOT NULL,
+    is_archived BOOLEAN NOT NULL DEFAULT FALSE, global_position BIGINT DEFAULT nextval('emt_global_message_position'),
+    transaction_id XID8 NOT NULL, created TIMESTAMPTZ NOT NULL DEFAULT now(),
+    PRIMARY KEY (stream_id, stream_position, partition, is_archived)
+) PARTITION BY LIST (partition);
+CREATE TABLE "emt_messages_emt:default" PARTITION OF emt_messages FOR VALUES IN ('emt:default')
+    PARTITION BY LIST (is_archived);
+CREATE TABLE "emt_messages_emt:default_active" PARTITION OF "emt_messages_emt:default" FOR VALUES IN (FALSE);
+CREATE TABLE "emt_messages_emt:default_archived" PARTITION OF "emt_messages_emt:default" FOR VALUES IN (TRUE);
+"""
+_PEKKO_JDBC = """
+INSERT INTO event_journal (persistence_id, sequence_number, writer, event_ser_id, event_ser_manifest, event_payload)
+VALUES ($1, $2, '', 31, 'bank.Opened#2', '{"a": 1}')
+"""
+_MESSAGE_DB = """
+WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext(split_part($1, '-', 1))))
+INSERT INTO message_store.messages (stream_name, position, type, data, metadata)
+SELECT $1, $2 - 1, 'Opened', '{"a": 1}', '{"b": 2}' FROM lock
+"""
+_EMMETT = """
+INSERT INTO emt_messages (
+    stream_id, stream_position, partition, message_data, message_metadata, message_schema_version, message_type,
+    message_id, transaction_id
+) VALUES (
+    $1, $2, 'emt:default', '{"a": 1}', '{"b": 2}', '1', 'Opened', gen_random_uuid(), pg_current_xact_id()
+)
+"""
+SYSTEMS = {
+    "pekko-jdbc": (
+        PEKKO_JDBC, pekko_jdbc(), "account|{}", "event_journal", "persistence_id", "sequence_number", _PEKKO_JDBC,
+    ),
+    "message-db": (
+        MESSAGE_DB, message_db(), "account-{}", "message_store.messages", "stream_name", "position + 1", _MESSAGE_DB,
+    ),
+    "emmett": (EMMETT, emmett(), "account:{}", "emt_messages", "stream_id", "stream_position", _EMMETT),
+}  # fmt: skip
+
+
+async def create(dsn: str, ddl: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(ddl)
+    await connection.close()
+
+
+async def write(dsn: str, insert: str, name: str, seconds: float, seed: int) -> None:
+    chance, loop = random.Random(seed), asyncio.get_running_loop()
+    connection = await asyncpg.connect(dsn)
+    last = dict.fromkeys((name.format(f"{seed}-{n}") for n in range(4)), 0)
+    until = loop.time() + seconds
+    while loop.time() < until:
+        source, count, slow = chance.choice(list(last)), chance.randint(1, 3), chance.random()
+        transaction = connection.transaction()
+        await transaction.start()
+        if slow < 0.1:
+            await connection.execute("SELECT 1")
+            await asyncio.sleep(chance.random() * 0.3)
+        for n in range(1, count + 1):
+            await connection.execute(insert, source, last[source] + n)
+        if 0.1 <= slow < 0.2:
+            await asyncio.sleep(chance.random() * 0.3)
+        if chance.random() < 0.1:
+            await transaction.rollback()
+        else:
+            await transaction.commit()
+            last[source] += count
+        await asyncio.sleep(chance.random() * 0.02)
+    await connection.close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_every_late_commit_is_found(empty_dsn: str, system: str) -> None:
+    ddl, mapping, name, table, source, number, insert = SYSTEMS[system]
+    if system == "message-db":  # else one lock serialises all, and there is nothing to lose
+        name = "{0}x-{0}"
+    await create(empty_dsn, ddl)
+    async with connect(empty_dsn, FOREIGN) as database:
+        log = await table_log(database, mapping, name=system, decode=pekko_payloads())
+        ended, followers = asyncio.Event(), [Follower(log), Follower(log, OnlyForward)]
+        async with asyncio.TaskGroup() as group:
+            following = [group.create_task(follower.run(ended)) for follower in followers]
+            await asyncio.gather(*(write(empty_dsn, insert, name, 5, seed) for seed in range(8)))
+            ended.set()
+            await asyncio.gather(*following)
+        stored = await stored_keys(database, table, source, number)
+    right, wrong = (len(stored - set(follower.handled)) for follower in followers)
+    print(f"{system}: {len(stored)} stored, lost {right}; going forward {wrong}")
+    assert right == 0 < wrong
+    assert set(followers[0].handled) == stored
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_the_parts_of_an_event(empty_dsn: str, system: str) -> None:
+    ddl, mapping, name, _, _, _, insert = SYSTEMS[system]
+    await create(empty_dsn, ddl)
+    connection = await asyncpg.connect(empty_dsn)
+    for number in (1, 2):
+        await connection.execute(insert, name.format("7"), number)
+    if system == "pekko-jdbc":
+        await connection.execute("INSERT INTO event_tag VALUES (1, 'b'), (1, 'a')")
+        serializer, manifest, payload = GOLDEN["cbor"]
+        await connection.execute(
+            "UPDATE event_journal SET event_ser_id = $1, event_ser_manifest = $2, event_payload = $3 "
+            "WHERE ordering = 2",
+            serializer, manifest, payload,
+        )  # fmt: skip
+    await connection.close()
+    async with connect(empty_dsn, FOREIGN) as database:
+        log = await table_log(database, mapping, name=system, decode=pekko_payloads())
+        first, second = [e async for e in current_events(log, "account")]
+    assert [(e.source_id, e.seq_nr, e.entity_type) for e in (first, second)] == [
+        (name.format("7"), 1, "account"), (name.format("7"), 2, "account"),
+    ]  # fmt: skip
+    assert first.payload == {"a": 1}
+    if system == "pekko-jdbc":
+        assert (first.event_type, first.version, first.tags, second.tags) == (
+            "bank.Opened",
+            2,
+            ["a", "b"],
+            [],
+        )
+        assert second.payload["amount"] == "12345678901234567890.50"
+    else:
+        assert (first.event_type, first.version, first.metadata) == ("Opened", 1, {"b": 2})
+
+
+async def test_what_emmett_has_archived_is_passed_over(empty_dsn: str) -> None:
+    await create(empty_dsn, EMMETT)
+    connection = await asyncpg.connect(empty_dsn)
+    for number in (1, 2):
+        await connection.execute(SYSTEMS["emmett"][-1], "account:1", number)
+    await connection.execute("UPDATE emt_messages SET is_archived = TRUE WHERE stream_position = 1")
+    await connection.close()
+    async with connect(empty_dsn, FOREIGN) as database:
+        log = await table_log(database, emmett(), name="emmett")
+        assert [e.seq_nr async for e in current_events(log, ALL_TYPES)] == [2]
+
+
+JAVA = Path(__file__).parents[2] / "interop/pekko"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("java")), reason="needs Maven and a JDK")
+async def test_a_real_application_of_pekko_persistence_jdbc(empty_dsn: str, tmp_path: Path) -> None:
+    """Its entities persist one to four events at a time, with tags, as JSON and as CBOR, while the journal is read."""
+    classes, classpath = tmp_path / "classes", tmp_path / "classpath"
+    maven = ["mvn", "-q", "-B", f"-Dinterop.build={tmp_path}", "compile", "dependency:build-classpath"]
+    await asyncio.to_thread(
+        subprocess.run, [*maven, f"-Dmdep.outputFile={classpath}"], cwd=JAVA, check=True, timeout=300
+    )
+    await create(empty_dsn, PEKKO_JDBC)
+    said = conninfo_to_dict(empty_dsn)
+    socket = f"{said['host']}/.s.PGSQL.{said.get('port', 5432)}"
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(socket)  # JDBC knows no sockets of files
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+            target.close()
+
+        await asyncio.gather(copy(reader, back), copy(there, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(forward, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = f"jdbc:postgresql://127.0.0.1:{port}/{said['dbname']}?sslmode=disable"
+    path = f"{classes}:{classpath.read_text()}"
+    application = await asyncio.create_subprocess_exec(
+        "java", "-cp", path, "interop.Writer", url, str(said["user"]), "8"
+    )
+    async with connect(empty_dsn, FOREIGN) as database:
+        log = await table_log(database, pekko_jdbc(), name="pekko", decode=pekko_payloads())
+        ended, follower = asyncio.Event(), Follower(log)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(follower.run(ended))
+            assert await application.wait() == 0
+            ended.set()
+        stored = await stored_keys(database, "event_journal", "persistence_id", "sequence_number")
+        events = [e async for e in current_events(log, ("account", "cart"))]
+    server.close()
+    assert set(follower.handled) == stored
+    assert len(stored) > 500
+    assert {e.event_type for e in events} == {"interop.Events$Opened", "interop.Events$Paid"}
+    for envelope in events:
+        if envelope.event_type == "interop.Events$Paid":
+            assert (envelope.payload["amount"], envelope.payload["number"]) == ("1.50", envelope.seq_nr)
+            assert envelope.tags == ["money", "paid"]
+        else:
+            assert (envelope.payload["owner"], envelope.tags) == (f"owner {envelope.seq_nr}", [])
