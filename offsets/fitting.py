@@ -68,14 +68,20 @@ class AheadOfJournal(NamedTuple):
     kept_at: datetime | None
 
     def __str__(self) -> str:
-        return f"{self.source_id!r} ({self.kept + 1} to {self.handled})"
+        return f"{self.source_id!r} ({self._lost})"
+
+    @property
+    def _lost(self) -> str:
+        """Their numbers."""
+        first = self.kept + 1
+        return f"event {first}" if first == self.handled else f"events {first} to {self.handled}"
 
     @property
     def error(self) -> str:
         """What is said to whoever decides."""
         return (
-            f"the journal went back in time and has lost events {self.kept + 1} to {self.handled}, which are handled. "
-            "What they did is still in the read model: mend that, or build it again. Then retry handles what the "
+            f"the journal went back in time and has lost {self._lost}, handled before. "
+            "What that did is still in the read model: mend that, or build it again. Then retry handles what the "
             f"journal has now from {self.kept + 1} on; drop passes over the first of that"
         )
 

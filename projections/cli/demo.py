@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from journal import NUMBER_OF_SLICES
-from projections.demo.database import demo_database
+from projections.demo.database import demo_databases
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Latency, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
@@ -21,6 +21,7 @@ from projections.demo.rebuilding import RebuildComparison, Rebuilder
 from projections.running.event_loop import loop_runner
 from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
+from projections.terminal.connection import Sides
 from projections.terminal.logs import configure_logs
 from projections.terminal.output import Answer, picked, table_of_values
 from projections.terminal.signals import stopped_by_signals
@@ -42,6 +43,12 @@ _WORKERS = Opt(
     "0: in one, to which nothing happens.",
     type=click.IntRange(0, _MOST_WORKERS), show_default=True,
 )  # fmt: skip
+
+
+_READ_SIDE = Opt(
+    "Write the read models into another database: its DSN, or `beside` for one that the demo makes on the same server.",
+    metavar="DSN|beside",
+)
 
 
 @click.command()
@@ -66,6 +73,7 @@ def demo(
     ] = False,
     inline: Annotated[bool, Opt("Handle the events in the transactions that append them.")] = False,
     reset: Annotated[bool, Opt("Begin again, even where an interrupted run could be continued.")] = False,
+    read_side: Annotated[str | None, _READ_SIDE] = None,
     dsn: Dsn = None,
 ) -> Answer:
     """
@@ -92,6 +100,9 @@ def demo(
     With --webhooks, each departure that was two hours late or more is sent, signed, to a receiver for its airport.
     The receivers fail one request in five at random; each is tried again until it arrives. At the end what has
     arrived is compared with the CSV file. It needs pip install 'slice-projections[demo,webhooks]'.
+
+    With --read-side, the journal is in one database and the read models are in another, where effects and offsets
+    commit together; the journal is only read.
 
     With --inline, the process that appends handles the events in the same transactions; the workers stand by.
 
@@ -136,6 +147,10 @@ def demo(
     if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--events and --all contradict each other: give one of them")
     _check_workers(workers, ranges)
+    if read_side is not None and (spark or webhooks or inline):
+        raise click.UsageError(
+            "--read-side goes without --spark, --webhooks and --inline: those need journal and read models in one place"
+        )
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
     options = Options(
@@ -143,7 +158,7 @@ def demo(
         reset=reset,
     )  # fmt: skip
     try:
-        outcome = _run(dsn, options, spark=spark)
+        outcome = _run(dsn, read_side, options, spark=spark)
     except KeyboardInterrupt:  # before the projections have started
         outcome = INTERRUPTED
     if isinstance(outcome, int):
@@ -164,14 +179,14 @@ def _check_workers(workers: int, ranges: int | None) -> None:
         raise click.UsageError(f"--ranges {ranges} are too few for --workers {workers}: each needs one")
 
 
-def _run(dsn: str | None, options: Options, *, spark: bool) -> Result | int:
+def _run(dsn: str | None, read_side: str | None, options: Options, *, spark: bool) -> Result | int:
     """The result, or the exit code of a run that was stopped."""
     data_file()  # what is missing is said before a database is made
     batching = _batching() if spark else nullcontext()
     with reporting() as report:
         report.step("starting the database and Spark" if spark else "starting the database")
-        with demo_database(dsn) as database, batching as batch, loop_runner() as runner:
-            return runner.run(_until_stopped(database, options, report, batch))
+        with demo_databases(dsn, read_side) as where, batching as batch, loop_runner() as runner:
+            return runner.run(_until_stopped(where, options, report, batch))
 
 
 def _batching() -> AbstractContextManager[Rebuilder]:
@@ -187,12 +202,12 @@ def _batching() -> AbstractContextManager[Rebuilder]:
 
 
 async def _until_stopped(
-    dsn: str, options: Options, report: Reporter, batch: Rebuilder | None
+    where: Sides, options: Options, report: Reporter, batch: Rebuilder | None
 ) -> Result | int:
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:
         try:
-            return await Demo(dsn, options, report, stop, batch).run()
+            return await Demo(where, options, report, stop, batch).run()
         except DemoInterrupted:
             return _SIGNAL_BASE + received.number if received.number else INTERRUPTED
 

@@ -13,6 +13,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -83,10 +84,12 @@ class TimelineFeed:
         await self._notifier.close()
 
 
-async def _sample(database: Database, feed: TimelineFeed) -> tuple[str, int, float, float]:
+async def _sample(
+    database: Database, read_side: Database, feed: TimelineFeed
+) -> tuple[str, int, float, float]:
     """Append an event and wait until it can be read; returns its key, when its commit began, and the seconds since."""
     [appended], committing_at = await feed.append(1)
-    await wait_for(database, PROJECTIONS, appended, _PATIENCE)
+    await wait_for(read_side, PROJECTIONS, appended, _PATIENCE, journal=database)
     return appended.source_id, appended.seq_nr, committing_at, time.monotonic() - committing_at
 
 
@@ -96,7 +99,11 @@ async def main(lines: SimpleQueue[str]) -> None:
     entries = timeline(flights)
     tell(available=len(entries))
     asked = json.loads(lines.get())
-    async with connect(asked["dsn"], ConnectionSettings(max_connections=2)) as database:
+    async with AsyncExitStack() as stack:
+        few = ConnectionSettings(max_connections=2)
+        database = await stack.enter_async_context(connect(asked["dsn"], few))
+        elsewhere = asked["read_side"]
+        read_side = await stack.enter_async_context(connect(elsewhere, few)) if elsewhere else database
         append_on = Inline(*CLASSES).append if asked["inline"] else append
         feed = TimelineFeed(database, flights, entries, asked["token"], append_on)
         await feed.find_place()
@@ -109,7 +116,7 @@ async def main(lines: SimpleQueue[str]) -> None:
             tell(seconds=time.monotonic() - started)
             lines.get()
         while feed.appended < asked["events"]:
-            sample = await _sample(database, feed)
+            sample = await _sample(database, read_side, feed)
             tell(appended=feed.appended, sample=sample)
             await asyncio.sleep(PACE)
         await feed.close()

@@ -23,6 +23,14 @@ CROSS JOIN LATERAL (SELECT coalesce(c.times, 0) + coalesce(a.times, 0) AS times)
 """
 
 
+_EFFECTS = f"""
+SELECT source_id, seq_nr, sum(times)::bigint AS times
+FROM (SELECT * FROM {SCHEMA}.carrier_effects UNION ALL SELECT * FROM {SCHEMA}.airport_effects) AS e
+GROUP BY source_id, seq_nr
+"""
+_EVENTS = "SELECT source_id, seq_nr FROM projections.events"
+
+
 class ReadModel(NamedTuple):
     """A read model, and what it must hold."""
 
@@ -65,6 +73,18 @@ async def count(session: Session) -> EventCounts:
     row = await session.fetchrow(_COUNT)
     assert row is not None  # noqa: S101 - an aggregate is one row
     return EventCounts(*row.values())
+
+
+async def count_apart(journal: Session, read_side: Session) -> EventCounts:
+    """Compare them where they are in two databases."""
+    effects = {
+        (row["source_id"], row["seq_nr"]): int(row["times"]) for row in await read_side.fetch(_EFFECTS)
+    }
+    events = [tuple(row.values()) for row in await journal.fetch(_EVENTS)]
+    times = [effects.get(event, 0) for event in events]
+    return EventCounts(
+        len(events), sum(effects.values()), times.count(0), sum(effects.values()) - sum(map(bool, times))
+    )
 
 
 async def differing_rows(session: Session, flights: Sequence[Flight], entries: Sequence[int]) -> list[str]:

@@ -17,12 +17,15 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from journal import Database, Session, schema
 from journal.database import connect_sync
-from journal.embedded import DSN_VARIABLE, database_dsn
+from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
 from projections.demo.errors import DemoError
 from projections.demo.events import ENTITY_TYPE
 from projections.demo.read_models import CREATE, PROJECTIONS, SCHEMA
+from projections.terminal.connection import Sides
 
 DATABASE = "projections_demo"
+BESIDE = "beside"
+"""For the DSN of the read models: a database of their own on the server of the journal."""
 _LOCK_ATTEMPTS = 50
 _LOCK_PAUSE = 0.2  # seconds; a server may need a moment to see that the process of a connection is gone
 
@@ -53,6 +56,11 @@ CREATE TABLE {SCHEMA}.run (
 """
 
 
+_PLACE = f"SELECT '{SCHEMA}.run'::regclass::oid::bigint"  # another after each beginning
+_IS_READ_SIDE = f"SELECT to_regclass('{SCHEMA}.journal_run') IS NOT NULL"
+_PLACE_HERE = f"SELECT place FROM {SCHEMA}.journal_run"
+
+
 class Start(NamedTuple):
     """Where a run begins."""
 
@@ -66,32 +74,36 @@ class Start(NamedTuple):
 
 
 @contextmanager
-def demo_database(dsn: str | None) -> Iterator[str]:
-    """The DSN of the database to use, with the schema installed, for the length of the block."""
+def demo_databases(dsn: str | None, read_side: str | None = None) -> Iterator[Sides]:
+    """The databases to use, with the schema installed; ``read_side`` may be :data:`BESIDE`, one that the demo makes."""
     own = dsn is None and not os.environ.get(DSN_VARIABLE)
     with database_dsn(dsn) as found:
-        chosen = own_database(found) if own else found
-        if schema.installed_version(chosen) is None:
-            schema.install(chosen)
-        yield chosen
+        journal = own_database(found) if own else found
+        if read_side == BESIDE:
+            read_side = own_database(found, f"{DATABASE}_read_side")
+        for one in dict.fromkeys((journal, read_side or journal)):
+            if schema.installed_version(check_dsn(one)) is None:
+                schema.install(one)
+        yield Sides(journal, None) if read_side is None else Sides(read_side, journal)
 
 
-def own_database(server: str) -> str:
+def own_database(server: str, name: str | None = None) -> str:
     """
     The DSN of a database beside the one of the server's users.
 
     What another version, or a start that was killed, has left there is dropped.
     """
+    name = name or DATABASE
     parts = urlsplit(server)
-    dsn = urlunsplit(parts._replace(path="/" + quote(DATABASE)))
+    dsn = urlunsplit(parts._replace(path="/" + quote(name)))
     with connect_sync(server) as connection:
         connection.autocommit = True
-        exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+        exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
         if exists and schema.verify(dsn):
-            connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)".encode())
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
             exists = None
         if not exists:
-            connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+            connection.execute(f"CREATE DATABASE {name}".encode())
     return dsn
 
 
@@ -138,6 +150,35 @@ async def prepare(session: Session, fingerprint: str, events: int, *, reset: boo
     return Start(token, appended, int(await session.fetchval(_HANDLED)))
 
 
+async def prepare_read_side(journal: Session, session: Session) -> int:
+    """
+    Have the tables of the read models elsewhere, empty if what they hold is not of the run in the journal.
+
+    Args:
+        journal: The transaction in which :func:`prepare` has been called.
+        session: A transaction on the database of the read models.
+
+    Returns:
+        The number of events that have had their effect.
+    """
+    await schema.check_version(session)
+    place = await journal.fetchval(_PLACE)
+    was = await session.fetchval(_PLACE_HERE) if await session.fetchval(_IS_READ_SIDE) else None
+    if was != place:
+        if was is not None:
+            await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+        await session.execute(_FORGET, [*PROJECTIONS])
+        await session.execute(f"CREATE SCHEMA {SCHEMA}")
+        await session.execute(f"CREATE TABLE {SCHEMA}.journal_run AS SELECT $1::bigint AS place", place)
+        await _create_tables(session)
+    return int(await session.fetchval(_HANDLED))
+
+
+async def _create_tables(session: Session) -> None:
+    for statement in filter(str.strip, CREATE.split(";")):
+        await session.execute(statement)
+
+
 async def _rebuilds(session: Session) -> list[int]:
     return [row["rebuild_id"] for row in await session.fetch(_REBUILDS, list(PROJECTIONS))]
 
@@ -152,8 +193,7 @@ async def _begin_anew(session: Session, fingerprint: str) -> None:
     await session.execute(f"CREATE SCHEMA {SCHEMA}")
     await session.execute(_CREATE_RUN)
     await session.execute(f"INSERT INTO {SCHEMA}.run VALUES ('', $1, 0, false)", fingerprint)
-    for statement in filter(str.strip, CREATE.split(";")):
-        await session.execute(statement)
+    await _create_tables(session)
 
 
 async def fence(session: Session, token: str) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from journal import ConnectionSettings, Database, connect
-from projections.demo.checking import EventCounts, count, differing_rows
+from journal import ConnectionSettings, Database, Log, connect
+from projections.demo.checking import EventCounts, count, count_apart, differing_rows
 from projections.demo.child import Child, child
-from projections.demo.database import Start, alone, complete, prepare
+from projections.demo.database import Start, alone, complete, prepare, prepare_read_side
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.read_models import CLASSES, PROJECTIONS
@@ -26,6 +26,7 @@ from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 from projections.demo.workers import Crew, Moves, crew, settle
 from projections.running.inline import Inline
+from projections.terminal.connection import Sides
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals, Webhooks
@@ -113,44 +114,65 @@ class Demo:
 
     def __init__(
         self,
-        dsn: str,
+        where: Sides,
         options: Options,
         report: Reporter,
         stop: asyncio.Event,
         batch: Rebuilder | None = None,
     ) -> None:
-        self._dsn = dsn
+        self._dsn = where.journal or where.read_side
+        self._where = where
         self._options = options
         self._ranges = options.ranges or options.workers or _RANGES
         self._report = report
         self._stopping = StopRequest(stop)
         self._path = data_file()
-        self._rebuilding = None if batch is None else Rebuilding(batch, dsn, report)
+        self._rebuilding = None if batch is None else Rebuilding(batch, self._dsn, report)
 
     async def run(self) -> Result:
         """Append, project and compare; raises DemoInterrupted when it was asked to stop."""
         settings = ConnectionSettings(max_connections=_CONNECTIONS)
-        async with connect(self._dsn, settings) as database, alone(database):
+        async with (
+            connect(self._dsn, settings) as database,
+            alone(database),
+            self._read_side(database, settings) as read_side,
+        ):
             async with child("appender", "the appending process") as feed:
-                start, events = await self._begin(database, feed)
+                start, events = await self._begin(database, read_side, feed)
                 workers = crew(
-                    database, self._dsn, self._report, self._stopping,
+                    read_side, self._where, self._report, self._stopping,
                     workers=self._options.workers or 1, ranges=self._ranges,
-                    inline=self._options.inline,
+                    inline=self._options.inline, journal=Log(database) if self._apart else None,
                 )  # fmt: skip
                 async with workers as members, self._sending(start) as sending:
                     measured = await self._append_and_project(database, members, feed, start, events)
-            return await self._check(database, events, measured, members.moves, sending)
+            return await self._check(database, read_side, events, measured, members.moves, sending)
 
-    async def _begin(self, database: Database, feed: Child) -> tuple[Start, int]:
+    @property
+    def _apart(self) -> bool:
+        """Whether read models are in another database than the journal."""
+        return self._where.journal is not None
+
+    @asynccontextmanager
+    async def _read_side(self, database: Database, settings: ConnectionSettings) -> AsyncIterator[Database]:
+        if not self._apart:
+            yield database
+            return
+        async with connect(self._where.read_side, settings) as read_side:
+            yield read_side
+
+    async def _begin(self, database: Database, read_side: Database, feed: Child) -> tuple[Start, int]:
         self._report.step("reading the flights of 2013")
         available = (await self._stopping.unless(_next(feed)))["available"]
         events = min(self._options.events or available, available)
         async with database.transaction() as session:
             start = await prepare(session, fingerprint(self._path), events, reset=self._options.reset)
+            if self._apart:
+                async with read_side.transaction() as elsewhere:
+                    start = start._replace(handled=await prepare_read_side(session, elsewhere))
         if start.appended:
             self._report.step(f"going on from {start.appended:,} events of a run that was interrupted")
-        await settle(database, self._ranges)
+        await settle(read_side, self._ranges)
         return start, events
 
     @asynccontextmanager
@@ -168,12 +190,14 @@ class Demo:
         self, database: Database, members: Crew, feed: Child, start: Start, events: int
     ) -> _Measured:
         self._report.begin(events)
-        await self._set_mode(database)
+        if not self._apart:
+            await self._set_mode(database)
         bulk = events - min(_SINGLE, events // 10)
         stops = [bulk] if self._rebuilding is None else [(bulk + 1) // 2, bulk]
         await feed.tell(
-            dsn=self._dsn, token=start.token, stops=stops, events=events, inline=self._options.inline
-        )
+            dsn=self._dsn, read_side=self._where.read_side if self._apart else None, token=start.token,
+            stops=stops, events=events, inline=self._options.inline,
+        )  # fmt: skip
         watch = Watch(self._report, start.appended, start.handled)
         began_at = time.monotonic()
         seconds, _ = await members.during(
@@ -227,21 +251,28 @@ class Demo:
         async with database.session() as session:
             await Inline(*CLASSES).set_mode(session, "inline" if self._options.inline else "live")
 
-    async def _check(
-        self, database: Database, events: int, measured: _Measured, moves: Moves, sent: Webhooks | None
+    async def _check(  # noqa: PLR0917 - called in one place
+        self,
+        database: Database,
+        read_side: Database,
+        events: int,
+        measured: _Measured,
+        moves: Moves,
+        sent: Webhooks | None,
     ) -> Result:
         self._report.step("comparing the read models with the CSV file")
         flights = read_flights(self._path)
         entries = timeline(flights)[:events]
-        async with database.transaction() as session:
-            counts = await count(session)
-            differences = await differing_rows(session, flights, entries)
+        async with database.transaction() as session, AsyncExitStack() as stack:
+            there = await stack.enter_async_context(read_side.transaction()) if self._apart else session
+            counts = await (count_apart(session, there) if self._apart else count(session))
+            differences = await differing_rows(there, flights, entries)
             rebuild = (
                 None
                 if self._rebuilding is None
                 else await self._rebuilding.compare(session, flights, entries)
             )
-            by_workers = await session.fetchval(_HANDLED_BY_WORKERS, list(PROJECTIONS))
+            by_workers = await there.fetchval(_HANDLED_BY_WORKERS, list(PROJECTIONS))
             self._stopping.check()
             await complete(session)
         return Result(

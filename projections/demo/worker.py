@@ -21,6 +21,7 @@ from projections.demo.read_models import PROJECTIONS
 from projections.running.observer import StatusObserver
 from projections.running.run import run
 from projections.running.settings import RunSettings
+from projections.terminal.connection import connected_journal
 
 LEASE = timedelta(seconds=2)
 """Short, for the demo is: production has 10 s, and a network that may be away for a while."""
@@ -55,7 +56,10 @@ async def main(lines: SimpleQueue[str]) -> None:
         target=lambda: (lines.get(), loop.call_soon_threadsafe(stop.set)), name="stopping", daemon=True
     ).start()
     connections = ConnectionSettings(max_connections=_CONNECTIONS)
-    async with connect(asked["dsn"], connections) as database:
+    async with (
+        connect(asked["dsn"], connections) as database,
+        connected_journal(asked["journal"], connections) as journal,
+    ):
         await run(
             database,
             *(definition for definition, _ in PROJECTIONS.values()),
@@ -63,6 +67,7 @@ async def main(lines: SimpleQueue[str]) -> None:
             settings=RunSettings(lease=LEASE),
             observer=_Teller(),
             stop=stop,
+            journal=journal,
         )
 
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import offsets
-from journal import NUMBER_OF_SLICES, Database
+from journal import NUMBER_OF_SLICES, Database, Log
 from offsets import RangeStatus, UnknownProjection
 from projections.demo.child import Child, child
 from projections.demo.progress import Reporter
@@ -20,6 +20,7 @@ from projections.demo.read_models import PROJECTIONS
 from projections.demo.stopping import StopRequest
 from projections.demo.watch import Watch
 from projections.monitoring import projection_lags
+from projections.terminal.connection import Sides
 
 _LOOK = 0.1
 """Seconds between looks at the database while something is awaited."""
@@ -50,8 +51,10 @@ class Crew:
         stopping: StopRequest,
         *,
         inline: bool,
+        journal: Log | None = None,
     ) -> None:
         self._database = database
+        self._journal = journal
         self._inline = inline
         self._cut = ranges
         self._members = list(members)
@@ -195,7 +198,7 @@ class Crew:
     async def _look(self, watch: Watch) -> int:
         """Measure, by the database; returns the backlog."""
         async with self._database.session() as session:
-            found = await projection_lags(session, list(PROJECTIONS))
+            found = await projection_lags(session, list(PROJECTIONS), journal=self._journal)
         # Each projection handles every event, and each event has its effect in one of them.
         handled = sum(one.handled for one in found) // len(PROJECTIONS)
         if self._inline:
@@ -207,13 +210,14 @@ class Crew:
 @asynccontextmanager
 async def crew(
     database: Database,
-    dsn: str,
+    where: Sides,
     report: Reporter,
     stopping: StopRequest,
     *,
     workers: int,
     ranges: int,
     inline: bool,
+    journal: Log | None = None,
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
     if workers > 1:
@@ -222,9 +226,9 @@ async def crew(
         members = []
         for number in range(1, workers + 1):
             member = await stack.enter_async_context(child("worker", f"worker {number}"))
-            await member.tell(dsn=dsn, ranges=ranges)
+            await member.tell(dsn=where.read_side, journal=where.journal, ranges=ranges)
             members.append(member)
-        found = Crew(database, members, ranges, report, stopping, inline=inline)
+        found = Crew(database, members, ranges, report, stopping, inline=inline, journal=journal)
         stack.push_async_callback(found.silence)
         await found.join()
         yield found

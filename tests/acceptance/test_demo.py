@@ -67,9 +67,9 @@ def interrupt(dsn: str, least: int, number: signal.Signals) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def kill_workers_run(dsn: str, told: str) -> None:
+def kill_workers_run(dsn: str, told: str, *arguments: str) -> None:
     """Kill a run with workers once a line of its progress begins so."""
-    with start(dsn, "--workers", str(WORKERS)) as process:
+    with start(dsn, "--workers", str(WORKERS), *arguments) as process:
         assert any(line.startswith(told) for line in process.stderr or ())
         process.kill()
 
@@ -170,6 +170,32 @@ def test_run_with_workers_after_sigkill_ends_with_every_event_counted_once(empty
     code, printed, errors = run(empty_dsn)
 
     assert (code, good(printed)) == (0, True), errors
+
+
+def test_run_with_read_models_in_another_database(databases: Databases) -> None:
+    with databases.fresh("template0") as journal, databases.fresh("template0") as read_side:
+        code, printed, errors = run(journal, "--read-side", read_side, "--workers", str(WORKERS))
+
+    assert (code, good(printed)) == (0, True), errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["rescaled", "killed worker"])
+def test_run_with_another_database_after_sigkill_ends_with_every_event_counted_once(
+    databases: Databases, told: str
+) -> None:
+    with (
+        databases.fresh("template0") as journal,
+        databases.fresh("template0") as read_side,
+        databases.fresh("template0") as other,
+    ):
+        kill_workers_run(journal, told, "--read-side", read_side)
+        code, printed, errors = run(journal, "--read-side", other)  # which has nothing of it
+        assert (code, good(printed)) == (0, True), errors
+
+        kill_workers_run(journal, told, "--read-side", read_side)  # another run: what is there is of no use
+        code, printed, errors = run(journal, "--read-side", read_side)
+        assert (code, good(printed)) == (0, True), errors
 
 
 @pytest.mark.slow

@@ -135,5 +135,5 @@ def test_metrics_of_a_worker_tell_the_lag(app: Path, dsn: str, read_side: str) -
     with running("app:Delays", *options, cwd=app) as worker:
         address = worker.until("serving")["address"]
         text = httpx.get(f"http://{address}/metrics").text
-    assert "projections_lag_seconds{" in text
+    assert "lag_seconds{" in text
     assert "projections_database_up" in text
