@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import offsets
 from journal import Database, Event, ProjectionsError, append
@@ -33,6 +34,14 @@ ORDER BY md5(pid::text || $1) LIMIT 1
 """
 
 
+class Side(NamedTuple):
+    """A database on a server that may be crashed."""
+
+    server: EmbeddedServer
+    dsn: str
+    database: Database
+
+
 class Chaos:
     """
     Appenders, worker processes and what happens to them.
@@ -43,20 +52,28 @@ class Chaos:
         database: The same, for the appenders.
         logs: A directory for what the workers say.
         seconds: How long.
+        read_side: Where the effects are, if that is another database, on a server of its own: may be crashed, too.
     """
 
     module = "tests.chaos.worker"
     """What a worker runs."""
 
-    def __init__(
-        self, server: EmbeddedServer, dsn: str, database: Database, logs: Path, seconds: float
+    def __init__(  # noqa: PLR0917 - called in one place
+        self,
+        server: EmbeddedServer,
+        dsn: str,
+        database: Database,
+        logs: Path,
+        seconds: float,
+        read_side: Side | None = None,
     ) -> None:
         self.seed = int(os.environ.get("CHAOS_SEED") or random.randrange(2**32))
         print(f"CHAOS_SEED={self.seed}", flush=True)
         self.counts: Counter[str] = Counter()
         self._random = random.Random(self.seed)
-        self._server = server
-        self._dsn = dsn
+        journal = Side(server, dsn, database)
+        self._sides = [journal] if read_side is None else [journal, read_side]
+        self._read_side = self._sides[-1]
         self._database = database
         self._logs = logs
         self._end = asyncio.get_running_loop().time() + seconds
@@ -153,13 +170,16 @@ class Chaos:
         self.counts["workers"] += 1
         with self._log(self.counts["workers"]).open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", self.module, self._dsn, *options),
+                *(sys.executable, "-m", self.module, self._read_side.dsn, *options, *self._elsewhere()),
                 cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
         process.log = log.name  # type: ignore[attr-defined]
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.readline(), 60)
         return process
+
+    def _elsewhere(self) -> list[str]:
+        return [f"journal={self._sides[0].dsn}"] if len(self._sides) > 1 else []
 
     def _log(self, number: int) -> Path:
         return self._logs / f"{number}.log"
@@ -180,18 +200,19 @@ class Chaos:
                 self.counts[await do(choices)] += 1
 
     async def _rescale(self, choices: random.Random) -> str:
-        async with self._database.session() as session:
+        async with self._read_side.database.session() as session:
             await offsets.rescale(session, "chaos", choices.choice([1, 2, 3, 4, 8, 13, 32, 64, 100]))
         return "rescales"
 
     async def _terminate(self, choices: random.Random) -> str:
-        async with self._database.session() as session:
+        async with choices.choice(self._sides).database.session() as session:
             await session.execute(_TERMINATE, str(choices.random()))
         return "terminations"
 
     async def _crash(self, choices: random.Random) -> str:
         if self._going_on:
-            await asyncio.to_thread(stop_at_once, self._server)
+            server = choices.choice(self._sides).server
+            await asyncio.to_thread(stop_at_once, server)
             await self._pause(choices.uniform(0, 2))
-            await asyncio.to_thread(self._server.start)
+            await asyncio.to_thread(server.start)
         return "crashes"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 
 from journal import ConnectionSettings, Database, Row, connect
 from journal.schema import install
-from tests.chaos.chaos import CONNECTIONS, Chaos
+from tests.chaos.chaos import CONNECTIONS, Chaos, Side
 from tests.chaos.server import server_of_its_own
 from tests.chaos.worker import EFFECTS
 from tests.fixtures.projections import execute
 
+in_one_database_and_in_two = pytest.mark.parametrize("apart", [False, True], ids=["together", "apart"])
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "300"))
 
 
@@ -30,9 +32,9 @@ async def rows(database: Database, sql: str, *values: Any) -> list[Row]:
         return list(await session.fetch(sql, *values))
 
 
-async def check_effects(database: Database) -> int:
+async def check_effects(database: Database, journal: Database | None = None) -> int:
     """Everything that is in the journal was handled once, each source's in order; returns how much that is."""
-    events = await rows(database, "SELECT source_id, seq_nr FROM projections.events")
+    events = await rows(journal or database, "SELECT source_id, seq_nr FROM projections.events")
     effects = await rows(database, "SELECT source_id, seq_nr FROM effects ORDER BY n")
     seen: dict[str, list[int]] = {}
     for effect in effects:
@@ -60,29 +62,42 @@ def check_owners(effects: Iterable[Row]) -> None:
         assert holders.setdefault((number, epoch), effect["worker"]) == effect["worker"]
 
 
-async def chaos(logs: Path, seconds: float) -> None:
+@asynccontextmanager
+async def a_side() -> AsyncIterator[Side]:
     async with server_of_its_own() as (server, dsn):
         await asyncio.to_thread(install, dsn)
         async with connect(dsn, ConnectionSettings(max_connections=CONNECTIONS)) as database:
-            await execute(database, EFFECTS)
-            running = Chaos(server, dsn, database, logs, seconds)
-            await running.run()
-            by_workers = len(await rows(database, "SELECT FROM effects"))
-            await running.catch_up()
-            events = await check_effects(database)
-            print({"seed": running.seed, "events": events, "by workers": by_workers, **running.counts})
-            effects = "SELECT slice, worker, epoch FROM effects ORDER BY"
-            check_owners(await rows(database, f"{effects} n"))
-            check_owners(await rows(database, f"{effects} pg_xact_commit_timestamp(xid::xid), n"))
+            yield Side(server, dsn, database)
+
+
+async def chaos(logs: Path, seconds: float, *, apart: bool) -> None:
+    async with a_side() as journal, AsyncExitStack() as stack:
+        other = await stack.enter_async_context(a_side()) if apart else None
+        database = (other or journal).database
+        await execute(database, EFFECTS)
+        running = Chaos(*journal, logs, seconds, other)
+        await running.run()
+        by_workers = len(await rows(database, "SELECT FROM effects"))
+        await running.catch_up()
+        events = await check_effects(database, journal.database)
+        print({"seed": running.seed, "events": events, "by workers": by_workers, **running.counts})
+        effects = "SELECT slice, worker, epoch FROM effects ORDER BY"
+        check_owners(await rows(database, f"{effects} n"))
+        check_owners(await rows(database, f"{effects} pg_xact_commit_timestamp(xid::xid), n"))
+        assert not await rows(database, "SELECT FROM projections.parked_sources")
     assert by_workers > seconds / 2  # disturbing workers that only start proves nothing
     assert all(running.counts[what] for what in ("kills", "rescales", "terminations", "crashes"))
 
 
-async def test_whatever_goes_wrong_every_event_has_its_effect_once(tmp_path: Path) -> None:
-    await chaos(tmp_path, 10)
+@in_one_database_and_in_two
+async def test_whatever_goes_wrong_every_event_has_its_effect_once(tmp_path: Path, apart: bool) -> None:
+    await chaos(tmp_path, 10, apart=apart)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 300)
-async def test_whatever_goes_wrong_for_minutes_every_event_has_its_effect_once(tmp_path: Path) -> None:
-    await chaos(tmp_path, SECONDS)
+@in_one_database_and_in_two
+async def test_whatever_goes_wrong_for_minutes_every_event_has_its_effect_once(
+    tmp_path: Path, apart: bool
+) -> None:
+    await chaos(tmp_path, SECONDS, apart=apart)

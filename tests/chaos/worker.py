@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
@@ -53,12 +54,17 @@ async def main(dsn: str, driver: Any, *options: str) -> None:
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=8)) as database:
+    last = "until_caught_up" in options
+    elsewhere = [option.removeprefix("journal=") for option in options if option.startswith("journal=")]
+    connections = ConnectionSettings(driver=driver, max_connections=8)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(connect(dsn, connections))
+        journal = await stack.enter_async_context(connect(elsewhere[0], connections)) if elsewhere else None
         print("running", flush=True)
-        last = "until_caught_up" in options
         await run(
-            database, Effects, ranges=8, settings=settings, stop=stop, until_caught_up=last, take_over=last
-        )
+            database, Effects, ranges=8, settings=settings, stop=stop, until_caught_up=last, take_over=last,
+            journal=journal,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
