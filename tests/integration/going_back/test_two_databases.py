@@ -10,11 +10,13 @@ import pytest
 
 import offsets
 from journal import Database, JournalUnavailable, ProjectionsError, connect
+from projections import EventEnvelope, Session
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (
     EFFECTS,
+    Happened,
     caught_up,
     each_once,
     effects,
@@ -111,6 +113,41 @@ async def test_a_journal_that_has_lost_what_is_handled_parks_those_sources(
             await caught_up(read_side, recording(), journal=journal)
             each_once((await effects(read_side))[:3] + (await effects(read_side))[7:], a=4, b=2, c=2, new=1)
             assert await fetchval(read_side, _PARKED) is None
+
+
+async def test_what_is_in_hand_when_the_journal_fails_over(
+    base_cluster: Server, databases: Databases, template: str
+) -> None:
+    """It is read, and committed after the journal has lost it: nothing can compare the two in one statement."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if envelope.seq_nr > 1:
+            begun.set()
+            await gate.wait()
+
+    async with (
+        pair(base_cluster, "one") as servers,
+        a_read_side(databases, template) as read_side,
+    ):
+        await asyncio.to_thread(servers.follow)
+        async with connect(servers.direct("one")) as journal:
+            await happen(journal, "a", "b")
+            async with running(read_side, recording(wait), journal=journal) as told:
+                await until_effects(read_side, 2)
+
+                async def lost() -> None:
+                    await happen(journal, "a")
+                    await begun.wait()
+
+                await lose(servers, journal, lost)
+                await happen(journal, "a", "b")
+                gate.set()
+                await until_effects(read_side, 4)
+                await until(read_side, "SELECT count(*) = 1 FROM projections.parked_sources")
+                assert told.all("started")
+            assert await fetchval(read_side, _PARKED) == ["a 2"]
+            assert sorted(await effects(read_side)) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
 
 async def test_a_fail_over_that_loses_nothing_parks_nothing(
