@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from journal.foreign.mapping import VALUES, Constant, TableMapping
 from journal.foreign.queries import BYTES_TYPE, INTEGER_TYPES, TEXT_TYPES, column, filled, queries_of, sql_of
 from journal.reader import PAGE_BYTES, PAGE_SIZE
 from journal.slices import ALL_SLICES
+
+log = logging.getLogger("projections")
 
 _KEY_TYPES = TEXT_TYPES | INTEGER_TYPES | {"uuid"}
 _WANTED = {
@@ -68,6 +71,7 @@ async def check(session: Session, mapping: TableMapping) -> ReadableTable:
     advice: list[str] = []
     by_slice = False
     for name in mapping.names:
+        await _check_table(session, name)
         indexes = [_Index(row) for row in await session.fetch(filled("check_indexes"), name)]
         if not any(
             index.is_unique and set(index.columns) == {mapping.source, mapping.number} for index in indexes
@@ -110,6 +114,28 @@ async def _types(session: Session, mapping: TableMapping, table: str) -> dict[st
                 f"table {table}, {name}: its type is {found[name]}, and must be {' or '.join(sorted(wanted))}"
             )
     return found
+
+
+async def _check_table(session: Session, table: str) -> None:
+    """Refuse what is not written by locking it, in this database."""
+    found = await session.fetchrow(filled("check_table"), table)
+    assert found is not None  # noqa: S101 - its columns have been looked at
+    if found["kind"] not in {"r", "p"} or found["has_children"]:
+        raise ForeignJournalError(
+            f"{table} is no table of its own (a view, a foreign table, or one that others inherit from): who writes its"
+            " rows locks another, and late commits would be lost. Map the table that is written to"
+        )
+    if found["is_partition"]:
+        raise ForeignJournalError(
+            f"table {table} is a partition: map the whole table, which writers lock first"
+        )
+    if found["is_replicated"]:
+        raise ForeignJournalError(
+            f"table {table} is filled by a subscription: its rows were numbered and stamped in another database, and "
+            "come later. Connect to that one"
+        )
+    if found["has_policies"]:
+        log.warning("table %s has row security: rows that the role may not see are left out", table)
 
 
 async def _check_settings(session: Session, mapping: TableMapping) -> None:

@@ -15,7 +15,9 @@ _CLASS = Expression(
 _VERSION = Expression("substring(event_ser_manifest FROM '#([0-9]{1,4})$')::integer")
 
 
-def eventsourcing(table: str, *, schema: str = "public", entity_type: Value = _AGGREGATE) -> TableMapping:
+def eventsourcing(
+    table: str, *, schema: str = "public", entity_type: Value = _AGGREGATE, first_version: int = 1
+) -> TableMapping:
     """
     The events of an application of the Python package ``eventsourcing``: the table of its PostgreSQL recorder.
 
@@ -26,9 +28,11 @@ def eventsourcing(table: str, *, schema: str = "public", entity_type: Value = _A
         table: Usually the name of the application in lower case, and ``_events``.
         schema: The schema of PostgreSQL that it is in.
         entity_type: The kind of all aggregates, or what tells them apart.
+        first_version: The version of an aggregate's first event, 0 or 1 (``INITIAL_VERSION``).
     """
     return TableMapping(
-        schema=schema, table=table, source="originator_id", number="originator_version", position="notification_id",
+        schema=schema, table=table, source="originator_id", number="originator_version",
+        first_number=first_version, position="notification_id",
         bound="sequence", entity_type=entity_type, event_type="topic", payload="state",
     )  # fmt: skip
 

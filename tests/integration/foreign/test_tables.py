@@ -251,6 +251,45 @@ async def test_a_sequence_that_sessions_keep_numbers_of_is_refused(
             await check(session, MAPPING)
 
 
+async def test_what_is_not_written_by_locking_it_is_refused(
+    owner: asyncpg.Connection, foreign: Database
+) -> None:
+    """A view of the same rows would look right, and lose what commits late."""
+    await owner.execute(
+        'CREATE VIEW shown AS SELECT * FROM "Order log"; CREATE TABLE heir () INHERITS ("Order log");'
+        "CREATE TABLE whole (s text, n bigint, id bigserial, at timestamptz, PRIMARY KEY (s, n)) PARTITION BY HASH (s);"
+        "CREATE TABLE part PARTITION OF whole FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
+    )
+    whole = TableMapping(
+        table="whole", source="s", number="n", position="id", bound="sequence", entity_type=Constant("x"),
+        event_type="s", payload=Constant("{}"),
+    )  # fmt: skip
+    async with foreign.session() as session:
+        for mapping, said in (
+            (replace(BY_TIME, table="shown"), "is no table of its own"),
+            (MAPPING, "is no table of its own"),
+            (replace(whole, table="part"), "is a partition: map the whole table"),
+        ):
+            with pytest.raises(ForeignJournalError, match=said):
+                await check(session, mapping)
+        await check(session, whole)
+
+
+async def test_rows_of_a_subscription_are_refused(owner: asyncpg.Connection, foreign: Database) -> None:
+    await owner.execute("CREATE SUBSCRIPTION s CONNECTION 'dbname=x' PUBLICATION p WITH (connect = false)")
+    await owner.execute(
+        "INSERT INTO pg_subscription_rel (srsubid, srrelid, srsubstate) "
+        """SELECT oid, '"Order log"'::regclass, 'r' FROM pg_subscription WHERE subname = 's'"""
+    )
+    try:
+        async with foreign.session() as session:
+            with pytest.raises(ForeignJournalError, match="is filled by a subscription"):
+                await check(session, MAPPING)
+    finally:
+        await owner.execute("ALTER SUBSCRIPTION s SET (slot_name = NONE)")
+        await owner.execute("DROP SUBSCRIPTION s")
+
+
 async def test_what_a_role_may_not_see_is_refused(
     empty_dsn: str, owner: asyncpg.Connection, login: Any
 ) -> None:
