@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, InvalidValue, Log, connect
+from journal import ConnectionSettings, Database, HistoricEvent, InvalidValue, Log, connect, import_events
 from offsets import WrongJournal
 from projections import Event, Recovery, append
 from projections.defining.batching import AtLeastOnce
@@ -27,6 +28,7 @@ from tests.fixtures.projections import (
     happen,
     recording,
     running,
+    settings,
     until,
     until_effects,
 )
@@ -198,3 +200,47 @@ async def test_effects_outside_of_the_transaction(database: Database, read_side:
     await happen(database, *["a", "b"] * 20)
     await caught_up(read_side, recording(delivery=AtLeastOnce(after=5)), journal=database)
     each_once(await effects(read_side), a=20, b=20)
+
+
+def past(source_id: str, age: timedelta) -> HistoricEvent:
+    at = datetime.now(UTC) - age
+    return HistoricEvent(source_id, Happened(), entity_type="plane", seq_nr=1, db_timestamp=at)
+
+
+async def test_an_import_is_read_as_far_as_it_can_be_told_from_what_was_handled(
+    database: Database, read_side: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal does not know what is forgotten here, so it does not refuse it."""
+    await happen(database, "a")
+    short = settings(retention=timedelta(hours=2), save_horizon_every=timedelta(milliseconds=100))
+
+    async with running(read_side, recording(), journal=database, settings=short):
+        await until_effects(read_side, 1)
+        # Not only begun: what comes is compared with how far it is.
+        await until(read_side, "SELECT bool_and(horizon > '2020-01-01') FROM projections.projection_ranges")
+        await import_events(database, [past("young", timedelta(hours=1))])
+        await until_effects(read_side, 2)
+        await import_events(
+            database, [past("old", timedelta(hours=5)), past("also young", timedelta(hours=1))]
+        )
+        await until_effects(read_side, 3)
+
+    assert await effects(read_side) == [("a", 1), ("young", 1), ("also young", 1)]
+    (said,) = [record for record in caplog.records if getattr(record, "action", "") == "import_too_old"]
+    assert "is left out" in said.getMessage()
+
+
+async def test_a_slice_is_cut_again_and_paused_over_there(database: Database, read_side: Database) -> None:
+    await happen(database, *[f"s{number}" for number in range(50)])
+
+    async with running(read_side, recording(), journal=database, ranges=2):
+        await until_effects(read_side, 50)
+        async with read_side.session() as session:
+            await offsets.rescale(session, "p", 7)
+            await offsets.set_paused(session, "p", paused=True)
+            await happen(database, *[f"s{number}" for number in range(50)])
+            await offsets.set_paused(session, "p", paused=False)
+        await until_effects(read_side, 100)
+        await until(read_side, "SELECT count(DISTINCT journal_life) = 1 FROM projections.projection_ranges")
+
+    each_once(await effects(read_side), **{f"s{number}": 2 for number in range(50)})
