@@ -17,6 +17,8 @@ from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, tabl
 from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
 from tests.fixtures.pekko import GOLDEN
 
+pytest.importorskip("cbor2")
+
 FOREIGN = ConnectionSettings(foreign_journal=True)
 
 # Of pekko-persistence-jdbc 1.1.0.
