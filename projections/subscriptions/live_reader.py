@@ -158,7 +158,8 @@ class LiveReader:
         except Exception as error:
             if not isinstance(error, ProjectionsError):
                 log.exception("listening for group %s", self._group, extra={"action": "listening_failed"})
-            self._fail_all(error)
+            for sink in list(self._known):
+                sink.fail(error)
         finally:
             # At once: whoever is added from here on starts another.
             self._task = self._place = None
@@ -276,7 +277,3 @@ class LiveReader:
                     "somebody listened: what came since is unknown; listen again"
                 )
             )
-
-    def _fail_all(self, error: Exception) -> None:
-        for sink in list(self._known):
-            sink.fail(error)

@@ -87,7 +87,7 @@ class CronLine:
     def next_tick(self, after: datetime) -> datetime | None:
         """Find the first tick later than a time, which has a time zone; in UTC, None if there is none in 50 years."""
         back = None if self._once_a_day else _goes_back(self._zone, after)
-        for wall in self._walls(after):
+        for wall in self._walls_from(_wall(self._zone, after)):
             at = self._at(wall, after)
             if back is not None and (at is None or at >= back):
                 break
@@ -100,11 +100,8 @@ class CronLine:
         walls = self._walls_from(_wall(self._zone, back) - _SECOND)
         return next((at for wall in walls if (at := self._at(wall, before)) is not None), None)
 
-    def _walls(self, after: datetime) -> Iterator[datetime]:
-        """What the clocks say at its ticks, from a time on, if nobody changes them."""
-        return self._walls_from(_wall(self._zone, after))
-
     def _walls_from(self, wall: datetime) -> Iterator[datetime]:
+        """What the clocks say at its ticks, from what they say at a time on, if nobody changes them."""
         from cronsim import CronSim  # noqa: PLC0415 - the check has said so where it is missing
 
         return CronSim(self._fields, wall)

@@ -174,19 +174,13 @@ def message_event(
         "traceparent": traceparent or current_traceparent(),
     }
     facts |= {key: value for key, value in optional.items() if value is not None}
-    event_id = _event_id(tenant, message_id)
+    event_id = message_id
+    if isinstance(event_id, str):
+        event_id = uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{event_id}")
     key = order_key if order_key is not None else str(event_id or uuid4())
     kind = "webhook-schedules" if of_schedule else "webhooks"
     source_id = f"{kind}/{tenant}/{crc32(key.encode()) % _SOURCES}"
     return Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
-
-
-def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
-    return (
-        uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{message_id}")
-        if isinstance(message_id, str)
-        else message_id
-    )
 
 
 def _check(tenant: object, topic: str, not_before: datetime | None, order_key: str | None) -> None:

@@ -132,7 +132,8 @@ class Outcomes:
                 async with asyncio.timeout(self._patience):
                     return await finish(self._database, outcomes)
             except (DatabaseError, TimeoutError) as error:
-                if _is_about_values(error):
+                # It refuses what it was given, or the driver cannot encode it.
+                if isinstance(error, DatabaseError) and fault_of(error) is Fault.EVENT:
                     return await self._store_each(outcomes, error)
                 if divisible and getattr(error, "sqlstate", None) == _LOCKED:
                     raise _EndpointHeldError from error
@@ -156,8 +157,3 @@ class Outcomes:
             )  # fmt: skip
             return set()
         return {held for outcome in outcomes for held in await self._store([outcome])}
-
-
-def _is_about_values(error: Exception) -> bool:
-    """Whether the database refuses what it was given, or the driver cannot encode it."""
-    return isinstance(error, DatabaseError) and fault_of(error) is Fault.EVENT

@@ -246,7 +246,10 @@ async def _append(plans: Sequence[_Plan], session: Session) -> None:
 async def _move_on(session: Session, plans: Sequence[_Plan]) -> None:
     for plan in plans:
         if plan.error is not None:
-            _tell_of_error(plan.row, plan.error)
+            log.warning(
+                "schedule %s has not sent: %s", plan.row["schedule_id"], plan.error,
+                extra={"action": "schedule_failed", "schedule": plan.row["schedule_id"], "tenant": plan.row["tenant"]},
+            )  # fmt: skip
     if skipped := sum(plan.skipped for plan in plans):
         log.warning(
             "passed over %d ticks of schedules, of a time in which no process could send", skipped,
@@ -262,13 +265,6 @@ async def _move_on(session: Session, plans: Sequence[_Plan]) -> None:
         [plan.hold for plan in plans],
         skipped,
     )
-
-
-def _tell_of_error(row: Row, error: Exception) -> None:
-    log.warning(
-        "schedule %s has not sent: %s", row["schedule_id"], error,
-        extra={"action": "schedule_failed", "schedule": row["schedule_id"], "tenant": row["tenant"]},
-    )  # fmt: skip
 
 
 def _tick_id(schedule_id: str, tick: datetime) -> UUID:

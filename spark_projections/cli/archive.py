@@ -274,17 +274,17 @@ def restore(
             database, directory, entity_types=entity_types, since=since, until=until, progress=progress
         )
     lines = [*map(_restored_line, done)] or ["the archive has nothing of that"]
-    return Answer({"partitions": [_restored(each) for each in done]}, lines)
-
-
-def _restored(done: Restored) -> dict[str, object]:
-    return {
-        "partition": done.partition,
-        "from": done.bounds.from_timestamp,
-        "to": done.bounds.to_timestamp,
-        "restored": done.events,
-        "present": done.present,
-    }
+    restored = [
+        {
+            "partition": each.partition,
+            "from": each.bounds.from_timestamp,
+            "to": each.bounds.to_timestamp,
+            "restored": each.events,
+            "present": each.present,
+        }
+        for each in done
+    ]
+    return Answer({"partitions": restored}, lines)
 
 
 def _restored_line(done: Restored) -> str:

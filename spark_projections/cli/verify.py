@@ -108,16 +108,14 @@ async def verify(
     looked = f"{counted(found.sources, 'source')} of {found.of_sources:,}"
     if not found.differing:
         return compared(found, f"no row differs: looked at {looked}, {counted(found.events, 'event')}")
+    differ = "is" if found.differing == 1 else "are"
     return compared(
         found,
         f"looked at {looked}, {counted(found.events, 'event')}",
-        complaint=f"{counted(found.differing, 'row')} of projection {name!r} {_differ(found.differing)}: to mend those "
-        f"of a source, run `projections rebuild {name} --source ID`; to build all again, `projections rebuild {name}`",
+        complaint=f"{counted(found.differing, 'row')} of projection {name!r} {differ} not what the journal says: "
+        f"to mend those of a source, run `projections rebuild {name} --source ID`; to build all again, "
+        f"`projections rebuild {name}`",
     )
-
-
-def _differ(rows: int) -> str:
-    return "is not what the journal says" if rows == 1 else "are not what the journal says"
 
 
 def _teller() -> Callable[[int, int], None]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from journal import Appended, Session
 from projections.trace_parent import is_traceparent
 from projections.webhooks.api.operations import Body, Call, Operations, Query, Tenant, Time, View, Word
 from projections.webhooks.api.problems import Problem
@@ -83,7 +82,9 @@ async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     options = {name: getattr(body, name) for name in _OPTIONS} | {"traceparent": _traceparent(call)}
     async with services.database.transaction() as session:
         sent = await send(session, tenant, body.topic, call.raw["data"], message_id=message_id, **options)
-        duplicate = message_id is not None and not await _is_new(session, sent)
+        duplicate = message_id is not None and not await session.fetchval(
+            _IS_NEW, sent.source_id, sent.seq_nr, sent.db_timestamp
+        )
     return SentMessage(event_id=str(sent.event_id), duplicate=duplicate)
 
 
@@ -103,7 +104,3 @@ def _traceparent(call: Call[Any, NewMessage]) -> str | None:
     """As the standard has it, one that cannot be read is passed over."""
     given = call.headers.get("traceparent")
     return given if given is not None and is_traceparent(given) else None
-
-
-async def _is_new(session: Session, sent: Appended) -> bool:
-    return bool(await session.fetchval(_IS_NEW, sent.source_id, sent.seq_nr, sent.db_timestamp))
