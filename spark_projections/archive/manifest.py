@@ -71,7 +71,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Read a manifest, the current or a former one, and check that it is what was written (else ArchiveError)."""
+        """Read a current or former manifest, and check it: ArchiveError, or FileNotFoundError where there is none."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["format"] not in {_WITHOUT_CHECKSUM, FORMAT}:
