@@ -237,7 +237,7 @@ def array_literal(items: Sequence[str], what: str) -> str:
 def _expected(events: Sequence[Event], expected: Any) -> dict[str, int]:
     if expected is None:
         return {}
-    if not isinstance(expected, int | Mapping):
+    if isinstance(expected, bool) or not isinstance(expected, int | Mapping):
         raise InvalidEvent(
             f"expected_seq_nr must be a number, or a mapping by source_id, not {expected!r:.80}"
         )
@@ -251,7 +251,11 @@ def _expected(events: Sequence[Event], expected: Any) -> dict[str, int]:
     for source_id, seq_nr in expected.items():
         if source_id not in sources:
             raise InvalidEvent(f"expected_seq_nr names source {source_id!r}, but no event of it is appended")
-        if not isinstance(seq_nr, int) or not 0 <= seq_nr <= MAX_SEQ_NR:
+        if isinstance(seq_nr, bool) or not isinstance(seq_nr, int):
+            raise InvalidEvent(
+                f"expected_seq_nr of source {source_id!r} must be a number, not {seq_nr!r:.80}"
+            )
+        if not 0 <= seq_nr <= MAX_SEQ_NR:
             raise InvalidEvent(
                 f"expected_seq_nr of source {source_id!r} is {seq_nr!r:.80}: a new source stands at 0"
             )

@@ -3,8 +3,8 @@ Errors of the journal and of everything above it.
 
     ProjectionsError
     ├── InvalidValue              a setting, an option or a field cannot be as it was given
+    │   ├── InvalidEvent          what is to be appended cannot be stored
     │   └── InvalidToken          a text is not a token of an append
-    ├── InvalidEvent              what is to be appended cannot be stored
     ├── AppendConflict            expected_seq_nr is not the source's seq_nr
     ├── EventIdConflict           the event_id was used for other content
     ├── InvalidPayload            a stored payload does not fit its model
@@ -59,7 +59,7 @@ class InvalidValue(ProjectionsError, ValueError):
     """A setting, an option or a field cannot be as it was given; the message names it."""
 
 
-class InvalidEvent(ProjectionsError, ValueError):
+class InvalidEvent(InvalidValue):
     """An event that cannot be stored as it is."""
 
 

@@ -73,9 +73,9 @@ async def read_source(
     Args:
         session: Where to read; every page is a query of its own.
         source_id: The source; an unknown one has no events.
-        first: Lowest ``seq_nr``.
-        last: Highest ``seq_nr``; by default the latest.
-        backwards: Begin with the highest.
+        first: The ``seq_nr`` of the first event to read, from 1 on.
+        last: The ``seq_nr`` of the last event to read; None: up to the newest.
+        backwards: Read from ``last`` down to ``first``.
         queries: The queries of the log.
     """
     low, high = first, _LATEST if last is None else last

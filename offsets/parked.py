@@ -79,6 +79,10 @@ class ParkedSources:
         """
         One source that is parked.
 
+        Args:
+            projection: The projection that has parked it.
+            source_id: The source that waits.
+
         Raises:
             UnknownProjection: None of this name has run.
             NotParked: The projection has not parked this source.
@@ -110,7 +114,13 @@ class ParkedSources:
         """
         Have sources go on after the events that they are parked at, which this projection never handles.
 
-        Arguments and result are those of :meth:`retry`.
+        Args:
+            projection: The projection that has parked them.
+            source_id: None for all that wait for a decision.
+            seq_nr: Only where the source still waits at this event.
+
+        Returns:
+            How many sources that are.
 
         Raises:
             UnknownProjection: None of this name has run.

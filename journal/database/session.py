@@ -136,6 +136,10 @@ class Database(Protocol):
         Call ``heard()`` for every notification on ``channel`` while the block runs.
 
         Uses a connection of its own. Losing it is not an error: notifications are hints, polling is the truth.
+
+        Args:
+            channel: The channel of ``NOTIFY``.
+            heard: Called without arguments, in the event loop.
         """
         ...
 

@@ -22,7 +22,7 @@ class Backoff:
 
     Args:
         first: The pause after the first failure.
-        longest: No pause is longer.
+        longest: The largest pause, which the doubling ends at; ``jitter`` spreads it, too.
         jitter: The share of a pause that is random: 0.2 spreads it from 80 % to 120 %.
     """
 
@@ -122,7 +122,7 @@ class Retries:
         Args:
             limit: How many attempts there are after the first.
             first: The pause after the first failed attempt.
-            longest: No pause is longer.
+            longest: The largest pause, which the doubling ends at; ``jitter`` spreads it, too.
             jitter: The share of a pause that is random.
 
         Raises:

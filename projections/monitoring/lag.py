@@ -162,6 +162,11 @@ async def projection_lag(session: Session, name: str, *, journal: Log | None = N
 
     Costs about as much as counting the backlog: see docs/decisions/lag-from-the-database.md.
 
+    Args:
+        session: A session on the database of the projection.
+        name: The projection.
+        journal: The journal that it reads, where that is in another database.
+
     Raises:
         UnknownProjection: None of this name has run; the error lists those that have.
         WrongJournal: It reads a journal in another database that was not passed.

@@ -147,10 +147,15 @@ class Inline:
         """
         Append on a synchronous connection, and handle the events.
 
-        Arguments, result and errors are those of :meth:`append`.
+        Args:
+            connection: As for :func:`projections.append_sync`; a transaction must be open on it.
+            events: As for :func:`projections.append`.
+            expected_seq_nr: As for :func:`projections.append`.
 
         Raises:
             InvalidHandler: Handlers of a projection are asynchronous.
+            HandlerFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
+            ProjectionsError: Otherwise as for :meth:`append`.
         """
         for projection in self._projections:
             if projection.kind is not Kind.TABLE:

@@ -86,7 +86,7 @@ class Consumer:
         Register a handler, also as a decorator: an async function that takes a sequence of :class:`MatchedEvent`.
 
         Args:
-            handler: The function.
+            handler: The async function that gets the batches; left out where this is a decorator.
             name: Its name within the group, for good: failed batches are kept under it.
             options: Those that follow.
             topics: As for :func:`subscribe`, as are the next five.

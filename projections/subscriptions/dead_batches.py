@@ -159,7 +159,17 @@ class DeadBatches:
         """
         Remove one of a group, or all: their handlers never get them again. The journal keeps the events.
 
-        Arguments, result and errors are those of :meth:`retry`.
+        Args:
+            group: The group whose handler failed.
+            retry_id: The number of the batch; None for all dead letters of the group.
+            waiting: Also where the batch that is named still has retries before it.
+
+        Returns:
+            How many batches that are.
+
+        Raises:
+            UnknownGroup: There is no such group.
+            NotDead: The batch that was named is not, or not any more, a dead letter of the group.
         """
         return await self._decide(_DROP, group, retry_id, waiting=waiting)
 

@@ -153,6 +153,10 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
 
     Costs about as much as counting what is not read: see docs/guides/lag.md.
 
+    Args:
+        session: A session on the database of the groups.
+        name: The group; None for all groups.
+
     Raises:
         UnknownGroup: There is none of this name; the error lists those that there are.
     """

@@ -95,7 +95,14 @@ class Publisher:
         """
         Accept a payload; waits while too many are waiting to be stored.
 
-        Arguments are those of :func:`projections.subscriptions.publish`.
+        Args:
+            topic: The event type that subscriptions match, such as ``order.paid``.
+            payload: As for :class:`Publication`.
+            metadata: Anything that is not part of the payload.
+            event_id: Publish only once under this id; by default a new one.
+            subscription_id: Publish to this subscription alone.
+            not_before: Match it at this time, not earlier; needs a zone.
+            traceparent: The W3C trace context of the span that publishes.
 
         Returns:
             What can be awaited until the payload is stored for good; it raises what has kept it from that. Nobody need:

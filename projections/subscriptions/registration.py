@@ -81,7 +81,7 @@ class RegisteredHandler:
 
     Args:
         name: Its name, unique within the group: failed batches are kept under it.
-        call: The function.
+        call: The async function that gets the batches.
         filters: Which events it is for: arguments of :func:`projections.subscriptions.subscribe`.
         retries: When a batch that failed is tried again; None: the range starts again.
         timeout: How long a call may take.

@@ -91,7 +91,13 @@ class AddressRules:
                 raise InvalidEndpoint(f"port {port} cannot be allowed: ports are 1 to {_LAST_PORT}")
 
     def allows(self, address: str | Address, *, host: str | None = None) -> bool:
-        """Whether this address may be connected to; the host is the name that was looked up for it, if any."""
+        """
+        Whether this address may be connected to; the host is the name that was looked up for it, if any.
+
+        Args:
+            address: The IP address, as text or parsed.
+            host: The name that was looked up for it, if any: names, too, can be allowed or denied.
+        """
         parsed = _parsed(address)
         if parsed is None or (host is not None and _entries(self.deny).name(host)):
             return False

@@ -156,6 +156,11 @@ class Deliveries:
         """
         Dead letters of endpoints, the newest first: ``each`` of one of them at most, and ``limit`` in all.
 
+        Args:
+            endpoint_ids: The endpoints whose dead letters are wanted.
+            each: The largest number of deliveries of one endpoint.
+            limit: The largest number of deliveries to return, 1 to 1,000.
+
         Raises:
             InvalidValue: The limit is out of range.
         """
@@ -167,6 +172,11 @@ class Deliveries:
     async def show(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
         One delivery and its payload.
+
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint that the event is for.
+            event_id: The event that is delivered.
 
         Raises:
             NotFound: The tenant has no such delivery.
@@ -225,7 +235,11 @@ class Deliveries:
         """
         Drop one delivery of an endpoint, or all its dead letters: they are not tried again, and their order goes on.
 
-        Arguments are those of :meth:`retry`.
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint that did not get the event.
+            event_id: The event of the delivery; None for all dead letters of the endpoint.
+            states: Only if the delivery that is named is in one of these states.
 
         Returns:
             How many deliveries are dropped.
@@ -243,6 +257,10 @@ class Deliveries:
         What cannot be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
         transaction of its own; ending early leaves the rest as it is.
 
+        Args:
+            which: Those that are tried again; without states, the dead ones.
+            step: How many deliveries one transaction decides about.
+
         Yields:
             How many are tried again so far, after each step.
 
@@ -256,6 +274,10 @@ class Deliveries:
         Drop many dead letters: they are not tried again, and what waits for them in an order goes on.
 
         Each step is a transaction of its own; ending early leaves the rest as it is.
+
+        Args:
+            which: Those that are dropped; its states are not looked at, for only dead ones are.
+            step: How many deliveries one transaction decides about.
 
         Yields:
             How many are dropped so far, after each step.

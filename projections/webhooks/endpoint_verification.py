@@ -45,6 +45,14 @@ async def verify_endpoint(
     whose body is the challenge, as text or as JSON: ``{"challenge": "..."}``. Another URL has to be verified again.
     The answer is waited for as long as the endpoint's time-out, or ``within`` where that is less.
 
+    Args:
+        database: The database that stores the endpoint.
+        endpoints: Where the endpoint and its secrets are found.
+        sender: What sends the challenge, as deliveries are sent.
+        tenant: The tenant of the endpoint; None is for administrators.
+        endpoint_id: The endpoint's id.
+        within: The longest time to wait for the answer; None: the endpoint's time-out.
+
     Raises:
         NotFound: The tenant has none of this id.
         InvalidValue: The cipher is not the one that its secrets were kept with.

@@ -171,6 +171,12 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Make an endpoint, for events from now on; without a secret, one is made to sign with.
 
+        Args:
+            tenant: The tenant that owns the endpoint, 1 to 200 characters.
+            settings: The URL, and all else that is not as by default.
+            secret: What deliveries are signed with; None: a new secret.
+            at_most: Refuse a tenant that has as many endpoints already; None: any number.
+
         Raises:
             NotAllowed: The tenant has as many as it may make.
             InvalidValue: The tenant, the URL, a header, the topics, the filter or the secret cannot be so, or it
@@ -193,6 +199,12 @@ class Endpoints(TenantRows[Endpoint]):
         Change some of an endpoint's settings, each as a whole; those left out stay as they are.
 
         Only if it has the version that is named, which the changes were made from; None: whatever it has.
+
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint's id.
+            changes: New values by the names of :class:`EndpointSettings`.
+            version: Only if the endpoint has this version, which the changes were made from; None: whatever it has.
 
         Returns:
             The endpoint as this change has written it.
@@ -228,6 +240,14 @@ class Endpoints(TenantRows[Endpoint]):
         Only if its state is one of what is expected, such as ``active`` or ``paused``, and its version the one that
         is named; None: whatever it is.
 
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint's id.
+            state: ``active``, ``paused`` or ``disabled``.
+            reason: Why, for people: it is shown with the endpoint.
+            expected: Only if its state is one of these, such as ``active`` or ``paused``; None: whatever it is.
+            version: Only if the endpoint has this version; None: whatever it has.
+
         Returns:
             The endpoint as this change has written it.
 
@@ -256,6 +276,13 @@ class Endpoints(TenantRows[Endpoint]):
 
         Without a secret one is made, of the kind of the old one.
 
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint's id.
+            secret: The new secret; None: one is made, of the kind of the newest one.
+            grace: How long the old secrets sign beside the new one.
+            version: Only if the endpoint has this version; None: whatever it has.
+
         Returns:
             The endpoint as this change has written it, and the new secret: shown this once.
 
@@ -277,6 +304,10 @@ class Endpoints(TenantRows[Endpoint]):
     async def secrets(self, tenant: str | None, endpoint_id: str) -> Sequence[Secret]:
         """
         What its deliveries are signed with now, the newest first.
+
+        Args:
+            tenant: The tenant of the endpoint; None is for administrators.
+            endpoint_id: The endpoint's id.
 
         Raises:
             InvalidValue: The cipher is not the one that they were kept with.

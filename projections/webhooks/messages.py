@@ -29,7 +29,7 @@ _MAX_KEY_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What an event becomes for webhooks."""
+    """What is sent to the endpoints of one tenant for an event; :class:`FanOut` makes deliveries of it."""
 
     tenant: str
     topic: str

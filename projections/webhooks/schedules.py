@@ -130,6 +130,12 @@ class Schedules(TenantRows[Schedule]):
         With another line or zone, and when it is no longer paused, the next tick is the first one from now on. With a
         version it is changed only if it still has that one, which the changes were made from.
 
+        Args:
+            tenant: The tenant of the schedule; None is for administrators.
+            schedule_id: The schedule's id.
+            changes: New values by the names of the arguments of :meth:`create`, and ``paused``.
+            version: Only if the schedule has this version, which the changes were made from; None: whatever it has.
+
         Returns:
             The schedule as this change has written it.
 
@@ -159,6 +165,11 @@ class Schedules(TenantRows[Schedule]):
         """
         Send nothing until it is resumed.
 
+        Args:
+            tenant: The tenant of the schedule; None is for administrators.
+            schedule_id: The schedule's id.
+            version: Only if the schedule has this version; None: whatever it has.
+
         Raises:
             NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version than the one that is named.
@@ -169,6 +180,11 @@ class Schedules(TenantRows[Schedule]):
         """
         Go on with the first tick from now on: those in the pause are not missed, but were not wanted.
 
+        Args:
+            tenant: The tenant of the schedule; None is for administrators.
+            schedule_id: The schedule's id.
+            version: Only if the schedule has this version; None: whatever it has.
+
         Raises:
             NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version than the one that is named.
@@ -178,6 +194,10 @@ class Schedules(TenantRows[Schedule]):
     async def send_now(self, tenant: str | None, schedule_id: str) -> Appended:
         """
         Send its message now, beside its ticks, also while it is paused.
+
+        Args:
+            tenant: The tenant of the schedule; None is for administrators.
+            schedule_id: The schedule's id.
 
         Raises:
             NotFound: The tenant has none of this id.

@@ -87,6 +87,11 @@ def spark_running(
     """
     Give a session for the length of a block, as :func:`spark_session` does; stop it at the end unless it ran before.
 
+    Args:
+        master: Where Spark runs, such as ``local[2]``.
+        app_name: The name that Spark shows for it.
+        conf: Settings of Spark by their names.
+
     Raises:
         ProjectionsError: As ``spark_session`` does.
     """

@@ -86,7 +86,7 @@ def webhooks_app(
         rules: Which addresses endpoints may be at, and challenges go to; the same as for who delivers.
         allow_http: Let endpoints without TLS through, too.
         topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
-        settings: What a request may cost.
+        settings: Limits of sizes, times and tenants; None: the defaults.
     """
     settings = settings or ApiSettings()
     limited = LimitedDatabase(database, settings.statement_timeout)

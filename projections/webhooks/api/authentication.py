@@ -90,6 +90,10 @@ class TokenAuth:
         """
         Sign a token for a tenant with the first of the keys, good until it expires: it cannot be taken back before.
 
+        Args:
+            tenant: The tenant that the token lets in, 1 to 200 characters.
+            expires_in: How long the token is valid, more than zero.
+
         Raises:
             InvalidValue: There is no key, the tenant cannot be, or it would have expired already.
         """

@@ -12,7 +12,7 @@ _NONE = timedelta(0)
 
 
 class ApiSettings(BaseModel):
-    """What a request may cost."""
+    """Limits of the HTTP API: sizes and times of a request, and how much a tenant may have and ask for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class ApiSettings(BaseModel):
     """How many a tenant can make by itself; administrators make more. Beyond it: 422, as for what follows."""
 
     schedules_per_tenant: int = Field(default=100, ge=1)
-    """Likewise of schedules."""
+    """How many schedules a tenant can make by itself; administrators make more."""
 
     keys_per_tenant: int = Field(default=1000, ge=1)
     """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for so long their answers are kept;

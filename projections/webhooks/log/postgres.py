@@ -115,13 +115,25 @@ class PostgresLog:
             return LogPage(tuple(await _with_events(session, page.data)), page.next, page.prev)
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
-        """One event; None where there is none of this id, or where it is another tenant's."""
+        """
+        One event; None where there is none of this id, or where it is another tenant's.
+
+        Args:
+            event_id: The event's id.
+            tenant: Only if it is this tenant's; None: whoever's it is.
+        """
         async with self._database.session() as session:
             rows = await session.fetch(_EVENTS, _only(tenant), [checked_text("event_id", event_id)], 1)
         return _event(rows[0]) if rows else None
 
     async def retrieve_attempt(self, attempt_id: str, tenant: str | None = None) -> AttemptWithEvent | None:
-        """One attempt; None where there is none of this id, or where it is another tenant's."""
+        """
+        One attempt; None where there is none of this id, or where it is another tenant's.
+
+        Args:
+            attempt_id: The attempt's id.
+            tenant: Only if it is this tenant's; None: whoever's it is.
+        """
         async with self._database.session() as session:
             rows = await session.fetch(_ATTEMPT, _only(tenant), [checked_text("attempt_id", attempt_id)])
             found = await _with_events(session, [_attempt(row) for row in rows])

@@ -142,7 +142,9 @@ async def test_expectations_of_many_sources_are_a_mapping(database: Database) ->
         ({"x": 0}, "names source 'x', but no event of it is appended"),
         ({"a": -1}, "of source 'a' is -1"),
         ({"a": 2**63}, "of source 'a' is 9223372036854775808"),
-        ({"a": "q"}, "of source 'a' is 'q': a new source stands at 0"),
+        ({"a": "q"}, "of source 'a' must be a number, not 'q'"),
+        ({"a": True}, "of source 'a' must be a number, not True"),
+        (True, "must be a number, or a mapping by source_id, not True"),
         ("q", "must be a number, or a mapping by source_id, not 'q'"),
     ],
 )
