@@ -461,8 +461,9 @@ def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
+        (["a..b"], 2, "the topic 'a..b' has an empty segment"),
         (["t", "{"], 2, "'{' is not JSON"),
-        (["", "{}"], 1, "topic must have 1 to 255 characters"),
+        (["", "{}"], 2, "topic must have 1 to 255 characters"),
         (["t", "--to", "9"], 2, "there is no subscription 9"),
         (["t", "--not-before", "soon"], 2, "'soon' is not a time"),
     ],
