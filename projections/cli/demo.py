@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,6 +17,7 @@ from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import RebuildComparison, Rebuilder
+from projections.extras import registered
 from projections.running.event_loop import loop_runner
 from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
@@ -192,7 +192,7 @@ def _run(dsn: str | None, read_side: str | None, options: Options, *, spark: boo
 def _batching() -> AbstractContextManager[Rebuilder]:
     """What rebuilds on Spark, for the length of a block."""
     try:
-        spark_batch = entry_points(group="projections.demos")["spark"].load()
+        spark_batch = registered("projections.demos", "spark")
     except ImportError as error:
         raise DemoError(
             f"--spark needs packages that are not installed ({error}): pip install 'slice-projections[demo,spark]'"

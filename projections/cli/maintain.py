@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from journal.partitions import (
 from journal.partitions import maintain as maintain_database
 from journal.service import Service
 from projections.cli.partitions import partition_values, span
-from projections.extras import from_extra
+from projections.extras import from_extra, registered
 from projections.terminal.commands import AsJson, Dsn, Opt, derived
 from projections.terminal.connection import visit_session
 from projections.terminal.options import check_no_address
@@ -138,7 +137,7 @@ def _archive(dsn: str, target: str) -> Archive:
         hook: Archive = load_callable(target)
         return hook
     with from_extra("arrow"):
-        keeper = entry_points(group="projections.archives")["parquet"].load()
+        keeper = registered("projections.archives", "parquet")
     return partial(keeper, dsn, Path(target).absolute())
 
 

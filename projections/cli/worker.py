@@ -18,13 +18,14 @@ from journal import ConnectionSettings, Database, Log
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
+from projections.defining.handlers import Discovery
 from projections.durations import Duration, duration_text
+from projections.extras import registered
 from projections.http.addresses import Address
 from projections.running.event_loop import loop_runner
 from projections.running.observer import Observers, StatusObserver
 from projections.running.run import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
-from projections.subscriptions import Matching
 from projections.terminal.commands import Arg, Dsn, Journal, Opt, ReadSide, derived
 from projections.terminal.connection import Sides, connected, sides
 from projections.terminal.logs import LogFormat, configure_logs
@@ -190,6 +191,7 @@ def worker(
         tagged_logs(log_format)
     with ending(context, logged=log_format == "json" or options.supervised):
         definitions = load_projections(targets)
+        discovery = _matching(options)
         with sides(dsn, journal, read_side) as where:
             if where.journal is not None and options.subscriptions:
                 raise click.UsageError(
@@ -198,8 +200,16 @@ def worker(
             if options.processes > 1:
                 code = asyncio.run(_supervise(where, context, options, served.address))
             else:
-                code = loop_runner().run(_run(where, definitions, options, served))
+                code = loop_runner().run(_run(where, definitions, discovery, options, served))
     context.exit(code)
+
+
+def _matching(options: _Options) -> Discovery | None:
+    """What matches events with subscriptions, as that package registers it."""
+    if not options.subscriptions:
+        return None
+    discovery: Discovery = registered("projections.discoveries", "subscriptions")(options.ranges)
+    return discovery
 
 
 def _handed_down(context: click.Context, address: Address | None, number: int) -> list[str]:
@@ -233,7 +243,13 @@ async def _supervise(where: Sides, context: click.Context, options: _Options, ad
     return outcome.code or _exit_code(outcome.signal, options)
 
 
-async def _run(where: Sides, definitions: Sequence[Any], options: _Options, served: _Served) -> int:
+async def _run(
+    where: Sides,
+    definitions: Sequence[Any],
+    discovery: Discovery | None,
+    options: _Options,
+    served: _Served,
+) -> int:
     stop = asyncio.Event()
     async with connected(where, options.connections) as (database, journal):
         with (
@@ -253,7 +269,7 @@ async def _run(where: Sides, definitions: Sequence[Any], options: _Options, serv
                     stop=stop,
                     until_caught_up=options.until_caught_up,
                     take_over=options.take_over,
-                    discovery=Matching(options.ranges) if options.subscriptions else None,
+                    discovery=discovery,
                     journal=journal,
                 )
     return 0 if asked.yes else _exit_code(received.number, options)

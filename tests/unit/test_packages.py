@@ -7,6 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from projections.extras import NotRegistered, registered
+
 ROOT = Path(__file__).parent.parent.parent
 IMPORT_NAMES = "journal/import_names.py"
 """Compares names with those of an application: imports none of them."""
@@ -22,6 +26,13 @@ def test_no_package_below_names_spark_projections_in_a_string() -> None:
     }
 
     assert found == set()
+
+
+def test_an_entry_point_that_the_installation_lacks_is_told_with_what_to_do() -> None:
+    with pytest.raises(
+        NotRegistered, match=r"'others' of 'projections\.discoveries'.*Install slice-projections again"
+    ):
+        registered("projections.discoveries", "others")
 
 
 def test_no_two_classes_have_the_same_name() -> None:
