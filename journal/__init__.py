@@ -9,7 +9,6 @@ from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import END_OF_TIME as END_OF_TIME
 from journal.backtracking import Backtracking as Backtracking
-from journal.backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.backtracking import Poll as Poll
 from journal.backtracking import ReadEvents as ReadEvents
 from journal.backtracking import ReadKeys as ReadKeys
@@ -73,17 +72,18 @@ from journal.events import Position as Position
 from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
+from journal.interval_backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.log import JOURNAL as JOURNAL
 from journal.log import LateCommitBound as LateCommitBound
 from journal.log import Log as Log
 from journal.log import Queries as Queries
 from journal.log import as_log as as_log
+from journal.notifier import Notifier as Notifier
 from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER
 from journal.payload import MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES
 from journal.payload import check_text as check_text
 from journal.payload import encode as encode
 from journal.polling import Look as Look
-from journal.polling import Notifier as Notifier
 from journal.polling import Polled as Polled
 from journal.polling import PollPacing as PollPacing
 from journal.polling import WritersPoller as WritersPoller

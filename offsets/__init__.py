@@ -17,8 +17,8 @@ from offsets.errors import RangeLost as RangeLost
 from offsets.errors import TransactionEnded as TransactionEnded
 from offsets.errors import WrongEntityType as WrongEntityType
 from offsets.errors import WrongJournal as WrongJournal
-from offsets.fitting import AheadOfJournal as AheadOfJournal
-from offsets.fitting import fit_journal as fit_journal
+from offsets.horizons import Progress as Progress
+from offsets.horizons import save_horizons as save_horizons
 from offsets.leases import Heartbeat as Heartbeat
 from offsets.leases import Held as Held
 from offsets.leases import RangeStatus as RangeStatus
@@ -30,6 +30,8 @@ from offsets.leases import leave as leave
 from offsets.leases import take_over as take_over
 from offsets.leases import workers as workers
 from offsets.live import live_events as live_events
+from offsets.lost_events import AheadOfJournal as AheadOfJournal
+from offsets.lost_events import fit_journal as fit_journal
 from offsets.management import Mode as Mode
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
@@ -53,10 +55,8 @@ from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim
 from offsets.store import OffsetStore as OffsetStore
 from offsets.store import Parked as Parked
-from offsets.store import Progress as Progress
 from offsets.store import claim_again as claim_again
 from offsets.store import evict as evict
 from offsets.store import notify_handled as notify_handled
 from offsets.store import register as register
-from offsets.store import save_horizons as save_horizons
 from offsets.verification import misfits as misfits

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from journal import ALL_SLICES, Log, OwnedSession, Session, SliceReader
 from offsets.errors import WrongJournal
-from offsets.fitting import ahead_of_journal
+from offsets.lost_events import ahead_of_journal
 from offsets.management import ProjectionStatus, statuses
 
 _EXAMPLES = 10

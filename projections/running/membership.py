@@ -18,8 +18,8 @@ from journal.schema import check_version
 from journal.service import Service, log_failure
 from journal.tasks import running
 from projections.running.observer import Pulse
+from projections.running.process import Process
 from projections.running.ranges import Ranges
-from projections.running.shared import Process
 
 log = logging.getLogger("projections")
 

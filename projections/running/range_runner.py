@@ -52,11 +52,11 @@ from projections.running.dispatch import Dispatcher
 from projections.running.gaps import Acceptance
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
+from projections.running.process import Process
 from projections.running.read_ahead import ReadAhead
 from projections.running.reporting import Reporting
 from projections.running.retrying import Retrying
 from projections.running.settings import RunSettings
-from projections.running.shared import Process
 from projections.running.transactions import Stopping, Transactions
 
 log = logging.getLogger("projections")

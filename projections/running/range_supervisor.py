@@ -15,8 +15,8 @@ from projections.defining.handlers import Projection
 from projections.defining.tables import TableError
 from projections.errors import said, storable
 from projections.failing.streak import Streak
+from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
-from projections.running.shared import Process
 
 log = logging.getLogger("projections")
 

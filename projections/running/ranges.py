@@ -13,8 +13,8 @@ from journal.service import Service
 from offsets import Heartbeat, Held, Progress, Registered
 from projections.defining.handlers import Projection
 from projections.failing.streak import Streak
+from projections.running.process import Process
 from projections.running.range_supervisor import RangeSupervisor
-from projections.running.shared import Process
 
 log = logging.getLogger("projections")
 

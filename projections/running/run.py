@@ -35,9 +35,9 @@ from projections.defining.handlers import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import Observers
+from projections.running.process import Process
 from projections.running.ranges import Ranges
 from projections.running.settings import RunSettings
-from projections.running.shared import Process
 
 log = logging.getLogger("projections")
 

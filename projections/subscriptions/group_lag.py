@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import offsets
 from journal import Row, Session, SliceRange
 from journal.suggestions import did_you_mean
+from projections.subscriptions.catching_up import HistoryProgress, history_progress
 from projections.subscriptions.errors import UnknownGroup
-from projections.subscriptions.history import HistoryProgress, history_progress
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
 _UNMATCHED = """

@@ -18,7 +18,7 @@ from projections.defining.handlers import Kind, Projection
 from projections.failing.recovery import Recovery
 from projections.subscriptions.catching_up import CatchingUp
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
-from projections.subscriptions.history import History
+from projections.subscriptions.unanswered import Unanswered
 
 __all__ = ["Matching"]
 
@@ -71,8 +71,8 @@ class Matching:
             "matching", ALL_TYPES, 1, Kind.HEADS, {}, lambda: _Matcher(condition_timeout), ExactlyOnce(),
             Recovery.fail(), Group(), "ignore", _BATCH, (),
         )  # fmt: skip
+        self._unanswered = Unanswered(condition_timeout)
         self._catching_up = CatchingUp(condition_timeout)
-        self._history = History(condition_timeout)
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match events that are due, or wait for a condition; returns the projection that matches."""
@@ -85,9 +85,9 @@ class Matching:
         while look["due"] and await self._match_due(session, _DUE):
             pass
         if look["behind"]:
-            await self._catching_up.go_on(session)
+            await self._unanswered.go_on(session)
         if look["history"]:
-            await self._history.go_on(session)
+            await self._catching_up.go_on(session)
         return [self._projection]
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:

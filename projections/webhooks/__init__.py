@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from projections.webhooks.messages import send as send
     from projections.webhooks.messages import send_sync as send_sync
     from projections.webhooks.receiver import Receiver as Receiver
-    from projections.webhooks.response_rules import RetryPolicy as RetryPolicy
+    from projections.webhooks.retry_policy import RetryPolicy as RetryPolicy
     from projections.webhooks.run import run_webhooks as run_webhooks
     from projections.webhooks.schedules import Schedules as Schedules
     from projections.webhooks.sender import HttpSender as HttpSender

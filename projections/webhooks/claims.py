@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from journal import PAGE_BYTES, Database, OwnedSession, Row
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 
 log = logging.getLogger("projections")
 

@@ -24,7 +24,7 @@ from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.in_flight import InFlight, Shortage
 from projections.webhooks.outcome_store import Outcomes
-from projections.webhooks.response_rules import answered_at, judge
+from projections.webhooks.retry_policy import answered_at, judge
 from projections.webhooks.sender import NotSentError, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
 from projections.webhooks.signed_request import outgoing_of

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 from journal import Session
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 
 __all__ = ["Bound", "BoundName", "bounds", "change_bound", "check_bounds"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from journal import Database
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 from projections.webhooks.sender import Reply, Sender
 from projections.webhooks.signed_request import request_to
 from projections.webhooks.topics import CHALLENGE

@@ -19,7 +19,7 @@ from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoint_bounds import bounds, check_bounds
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotFound, fields_of
 from projections.webhooks.headers import checked_headers
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.tenant_rows import TenantRows
 from projections.webhooks.topics import endpoint_topics

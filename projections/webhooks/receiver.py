@@ -30,7 +30,7 @@ from projections.http.addresses import Address
 from projections.http.connection_limits import ConnectionLimits
 from projections.http.serving import listening
 from projections.webhooks.errors import VerificationFailed
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 from projections.webhooks.signing import ID_HEADER, Secret, parse_secrets, verify
 from projections.webhooks.topics import CHALLENGE
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from projections.extras import from_extra
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 
 with from_extra("webhooks"):
     from aiohttp import ClientPayloadError, ClientResponse, StreamReader

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from projections.extras import from_extra
 from projections.monitoring.tracing import FIELDS, PROPAGATOR, SYSTEM
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 from projections.webhooks.sender import Outgoing, Reply, Sender
 
 with from_extra("otel"):

@@ -16,7 +16,7 @@ from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
 from projections.webhooks.receiver import Receiver
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.sender import HttpSender
 from tests.fixtures.commands import called
 from tests.fixtures.projections import caught_up, until

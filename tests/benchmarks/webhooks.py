@@ -23,7 +23,7 @@ from projections.webhooks.encryption import PlainCipher
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.run import run_webhooks
 from projections.webhooks.sender import HttpSender, Reply
 from projections.webhooks.settings import DeliverySettings

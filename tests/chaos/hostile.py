@@ -26,7 +26,7 @@ from projections.http.serving import serving
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api import TokenAuth, webhooks_app
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.run import run_webhooks
 from projections.webhooks.sender import HttpSender
 from tests.fixtures.raw_server import Exchange, RawServer, Step, drip, hang, respond

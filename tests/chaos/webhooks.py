@@ -19,7 +19,7 @@ from projections.webhooks.endpoint_bounds import change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import NotAllowed, VerificationFailed
 from projections.webhooks.messages import send
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import Secret, generate_secret, verify
 from tests.chaos.chaos import Chaos
 from tests.chaos.hostile import HOSTILE, LARGE_TEXT, MANY_VALUES, make_endpoints

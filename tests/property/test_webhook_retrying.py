@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.webhooks.response_rules import RetryPolicy, answered_at, judge
+from projections.webhooks.retry_policy import RetryPolicy, answered_at, judge
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

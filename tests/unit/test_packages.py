@@ -1,4 +1,4 @@
-"""What the import contracts cannot see: names of packages in strings, and names of classes that stand twice."""
+"""What the import contracts and the linter cannot see: names in strings, classes that stand twice, and sizes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,38 @@ def test_no_two_classes_have_the_same_name() -> None:
     )
 
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_files_are_short() -> None:
+    lengths = {
+        file: len(file.read_text().splitlines())
+        for folder in ("journal", "offsets", "projections", "spark_projections", "sql")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".sql"}
+    }
+
+    assert {file: length for file, length in lengths.items() if length >= 400} == {}
+
+
+def test_functions_are_short_without_their_docstrings() -> None:
+    lengths = {
+        f"{module}:{node.lineno}": length_without_docstring(node)
+        for module, tree in modules("journal", "offsets", "projections", "spark_projections")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert {place: length for place, length in lengths.items() if length >= 60} == {}
+
+
+def length_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = node.body[0]
+    docstring = 0 if ast.get_docstring(node) is None else lines(first)
+    return lines(node) - docstring
+
+
+def lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def modules(*packages: str) -> Iterator[tuple[str, ast.Module]]:

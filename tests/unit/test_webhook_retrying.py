@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from projections.failing.retries import Backoff
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.response_rules import (
+from projections.webhooks.retry_policy import (
     AttemptVerdict,
     RetryPolicy,
     answered_at,

@@ -11,9 +11,9 @@ import click
 
 from journal import Database, ProjectionsError, Session
 from projections.subscriptions import cursors, unsubscribe
-from projections.subscriptions.commands.history import history_notes, history_values
+from projections.subscriptions.catching_up import history_progress
+from projections.subscriptions.commands.catching_up import history_notes, history_values
 from projections.subscriptions.commands.unanswered import waiting
-from projections.subscriptions.history import history_progress
 from projections.subscriptions.stopped_conditions import release_condition
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup

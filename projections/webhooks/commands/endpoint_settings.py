@@ -13,7 +13,7 @@ from projections.durations import Duration
 from projections.terminal.commands import Opt
 from projections.terminal.options import json_object_of
 from projections.webhooks.endpoints import Ordering
-from projections.webhooks.response_rules import RetryPolicy, parse_policy
+from projections.webhooks.retry_policy import RetryPolicy, parse_policy
 
 __all__ = ["Settings"]
 

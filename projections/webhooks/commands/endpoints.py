@@ -34,7 +34,7 @@ from projections.webhooks.commands.testing import test, verify
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
 
 __all__ = ["endpoints"]

@@ -14,7 +14,7 @@ from projections.webhooks.commands.options import Addresses, EndpointId, whole_e
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoint_verification import verify_endpoint
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 from projections.webhooks.sender import HttpSender
 from projections.webhooks.signed_request import request_to
 

@@ -11,7 +11,7 @@ import pytest
 
 from journal import Database
 from projections.subscriptions import Consumer, rewind_group
-from projections.subscriptions.history import History, history_progress
+from projections.subscriptions.catching_up import CatchingUp, history_progress
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.matching import fetchval, happened, match, matching
 from tests.fixtures.past import (
@@ -37,7 +37,7 @@ async def settled(database: Database) -> None:
     await asyncio.sleep(1.2)  # until then the second of the events is not settled
 
 
-async def page(database: Database, history: History) -> int:
+async def page(database: Database, history: CatchingUp) -> int:
     """Match a page of each subscription; returns how many events they have looked at."""
     async with database.session() as session:
         await history.go_on(session)
@@ -60,10 +60,12 @@ def reading(database: Database, seen: Seen) -> Consumer:
 
 class TestOnePageAfterTheOther:
     @pytest.fixture
-    def history(self) -> History:
-        return History(timedelta(milliseconds=1))
+    def history(self) -> CatchingUp:
+        return CatchingUp(timedelta(milliseconds=1))
 
-    async def test_pages_that_were_lost_are_matched_again(self, database: Database, history: History) -> None:
+    async def test_pages_that_were_lost_are_matched_again(
+        self, database: Database, history: CatchingUp
+    ) -> None:
         await append_many(database, 5000)
         await settled(database)
         await from_the_past(database)
@@ -77,7 +79,7 @@ class TestOnePageAfterTheOther:
 
         await all_once(database)
 
-    async def test_the_end_that_was_lost_comes_again(self, database: Database, history: History) -> None:
+    async def test_the_end_that_was_lost_comes_again(self, database: Database, history: CatchingUp) -> None:
         await append_many(database, 3000)
         await settled(database)
         await from_the_past(database)

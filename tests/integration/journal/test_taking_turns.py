@@ -24,8 +24,8 @@ from offsets import Claim
 from projections import StatusObserver
 from projections.defining.handlers import projection_of
 from projections.failing.streak import Streak
+from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
-from projections.running.shared import Process
 from tests.fixtures.projections import (
     EFFECTS,
     each_once,

@@ -12,7 +12,7 @@ import pytest
 
 from journal import connect
 from projections.subscriptions import Matching, subscribe
-from projections.subscriptions.history import History
+from projections.subscriptions.catching_up import CatchingUp
 from tests.fixtures.connections import with_default
 from tests.fixtures.page_plans import journal_of_types
 from tests.fixtures.plans import COMPILE_ALL, Explained, explained, looked_at, prepare, shown
@@ -108,7 +108,7 @@ async def test_all_of_it_is_matched_within_the_time_that_the_role_has_for_a_stat
     await with_default(dsn, "jit = on")
     async with connect(dsn) as database:
         async with asyncio.timeout(300), database.session() as session:
-            history = History(timedelta(seconds=2))
+            history = CatchingUp(timedelta(seconds=2))
             while await session.fetchval("SELECT count(*) FROM projections.subscription_history"):
                 await history.go_on(session)
         assert await fetchval(database, _MATCHES) == events // 10_000

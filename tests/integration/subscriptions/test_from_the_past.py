@@ -14,7 +14,7 @@ from journal import Database, Event, HistoricEvent, OwnedSession, append
 from journal.importing import import_events
 from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
 from projections.subscriptions import subscribe as make_subscription
-from projections.subscriptions.history import History
+from projections.subscriptions.catching_up import CatchingUp
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.journal import PAST
 from tests.fixtures.matching import (
@@ -211,13 +211,13 @@ async def test_two_workers_and_many_events(database: Database) -> None:
 async def test_it_ends_though_something_is_new_at_each_visit(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = History.go_on
+    go_on = CatchingUp.go_on
 
-    async def nothing(history: History, session: OwnedSession) -> None:
+    async def nothing(history: CatchingUp, session: OwnedSession) -> None:
         pass
 
-    monkeypatch.setattr(History, "go_on", nothing)  # of the workers that match
-    visits = History(timedelta(milliseconds=1))  # one page each, as where many catch up
+    monkeypatch.setattr(CatchingUp, "go_on", nothing)  # of the workers that match
+    visits = CatchingUp(timedelta(milliseconds=1))  # one page each, as where many catch up
     await append_many(database, 10)
     await from_the_past(database, topics=["t"])
     for _ in range(4):

@@ -11,7 +11,7 @@ import pytest
 
 from journal import Database, HistoricEvent
 from journal.importing import import_events
-from projections.subscriptions.history import History
+from projections.subscriptions.catching_up import CatchingUp
 from tests.fixtures.journal import PAST
 from tests.fixtures.matching import fetchval, match, matching
 from tests.fixtures.past import (
@@ -35,12 +35,12 @@ def of(source: str, numbers: Sequence[int], start: float = 0, kind: str = "plane
     ]
 
 
-async def begun(database: Database, number: int) -> History:
+async def begun(database: Database, number: int) -> CatchingUp:
     """A subscription that catches up with that many events, and has had a page of 2000."""
     await import_events(database, of("old", range(1, number + 1)))
     await match(database)
     await from_the_past(database, topics=["t"])
-    history = History(timedelta(milliseconds=1))
+    history = CatchingUp(timedelta(milliseconds=1))
     async with database.session() as session:
         await history.go_on(session)
     assert await fetchval(database, MATCHED_OF, "old") == 2000

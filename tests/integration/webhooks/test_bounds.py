@@ -14,7 +14,7 @@ from projections.webhooks.claims import reap
 from projections.webhooks.endpoint_bounds import bounds, change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 

@@ -12,7 +12,7 @@ import pytest
 from journal import Database, DatabaseError, connect
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Room, claim, reap
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.webhooks import MARGIN, deliver_events, end_all, endpoint, fan_out, states, take, told

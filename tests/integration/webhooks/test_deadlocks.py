@@ -14,7 +14,7 @@ from projections.webhooks.claims import reap
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import NotAllowed, NotFound
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.webhooks import end_all, endpoint, states, take

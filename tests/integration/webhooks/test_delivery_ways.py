@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import ConnectionSettings, Database, PollPacing, connect
-from projections.webhooks import claims, response_rules, signed_request, signing
+from projections.webhooks import claims, retry_policy, signed_request, signing
 from projections.webhooks.signing import verify
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import fetchval, until
@@ -92,7 +92,7 @@ async def test_clock_skew_of_a_worker_changes_nothing(
         with monkeypatch.context() as patched:
             patched.setattr(time, "time", lambda: true_time() + off.total_seconds())
             patched.setattr(_Skewed, "off", off)
-            for module in (claims, response_rules, signed_request, signing):
+            for module in (claims, retry_policy, signed_request, signing):
                 patched.setattr(module, "datetime", _Skewed)
             async with delivering(database):
                 await until_rows(database, "last_code = '500'")

@@ -11,7 +11,7 @@ from journal import Database
 from projections.webhooks.api import TokenAuth, webhooks_app
 from projections.webhooks.endpoint_verification import verify_endpoint
 from projections.webhooks.receiver import Receiver
-from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.sender import HttpSender
 from projections.webhooks.signing import generate_secret
 from tests.fixtures.projections import fetchval, until

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from projections.webhooks.response_rules import is_success
+from projections.webhooks.retry_policy import is_success
 from projections.webhooks.sender import CODES
 from tests.fixtures.raw_server import (
     RawServer,

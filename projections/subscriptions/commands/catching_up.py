@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from projections.subscriptions.history import HistoryProgress
+from projections.subscriptions.catching_up import HistoryProgress
 from projections.terminal.ages import age
 from projections.terminal.output import at, printable, values_of
 
