@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from journal.errors import InvalidValue
 
-__all__ = ["check_dsn", "hide_password"]
+__all__ = ["check_dsn", "has_password", "hide_password"]
 
 _FORM = "postgresql://user:password@host:5432/database"
 _KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
@@ -17,6 +17,12 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re
 def hide_password(text: str) -> str:
     """Replace the password in a DSN, or in a message that quotes one, by ``***``."""
     return _PASSWORD.sub(lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***", text)
+
+
+def has_password(dsn: str) -> bool:
+    """Whether a DSN holds a password, also one that is written with escapes."""
+    plain = unquote(dsn)
+    return hide_password(plain) != plain
 
 
 def check_dsn(dsn: str, name: str = "the DSN") -> str:

@@ -125,6 +125,11 @@ class Log:
     queries: Queries = JOURNAL
     bound: LateCommitBound = WriterLockBacktracking
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it is a journal of this library: what is appended there has a token."""
+        return self.queries is JOURNAL
+
     @contextmanager
     def named(self) -> Iterator[None]:
         """

@@ -9,6 +9,7 @@
 \ir tables/events.sql
 \ir tables/imports.sql
 \ir tables/projections.sql
+\ir tables/journals.sql
 \ir tables/projection_ranges.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql

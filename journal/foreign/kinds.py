@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from journal.database.identifiers import literal, quote
+from journal.errors import InvalidValue
 from journal.foreign.mapping import Constant, Expression, TableMapping, Value
+from journal.slices import NUMBER_OF_SLICES
 
 __all__ = ["emmett", "eventsourcing", "message_db", "pekko_jdbc", "pekko_r2dbc"]
 
@@ -49,7 +51,12 @@ def pekko_r2dbc(table: str = "event_journal", *, schema: str = "public", partiti
         schema: The schema of PostgreSQL that it is in.
         partitions: How many data partitions (``number-of-partitions``) are in this database: ``event_journal_0`` and so
             on; 1 for a table without a number.
+
+    Raises:
+        InvalidValue: There are not 1 to 1024 partitions.
     """
+    if not 1 <= partitions <= NUMBER_OF_SLICES:
+        raise InvalidValue(f"mapping: partitions must be from 1 to {NUMBER_OF_SLICES}, not {partitions}")
     tables = [table] if partitions == 1 else [f"{table}_{number}" for number in range(partitions)]
     return TableMapping(
         schema=schema, table=tables[0], other_tables=tuple(tables[1:]), source="persistence_id", number="seq_nr",

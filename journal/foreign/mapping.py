@@ -17,7 +17,7 @@ A mapping is written in Python, or as TOML::
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -148,19 +148,11 @@ class TableMapping:
         Raises:
             InvalidValue: It is not TOML, or no mapping.
         """
-        try:
-            written = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidValue(f"mapping: this is not TOML: {error}") from error
-        known = [field.name for field in fields(cls)]
-        for name in written:
-            if name not in known:
-                raise InvalidValue(f"mapping: {name!r} is not known{did_you_mean(name, known)}")
-        if missing := sorted(_REQUIRED - written.keys()):
-            raise InvalidValue(f"mapping: {', '.join(missing)} must be given")
+        written = toml_of(text)
+        checked_names(written, [field.name for field in fields(cls)], _REQUIRED)
         if isinstance(others := written.get("other_tables"), list):
             written["other_tables"] = tuple(others)
-        return cls(**{name: _value(name, value) for name, value in written.items()})
+        return cls(**{name: value_of(name, value) for name, value in written.items()})
 
 
 VALUES = (
@@ -179,7 +171,25 @@ def _text(value: Value | None) -> str:
             return value or ""
 
 
-def _value(name: str, value: Any) -> Any:
+def toml_of(text: str) -> dict[str, Any]:
+    """What TOML says; InvalidValue: it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidValue(f"mapping: this is not TOML: {error}") from error
+
+
+def checked_names(written: Mapping[str, Any], known: Collection[str], needed: Collection[str]) -> None:
+    """Raise InvalidValue where a name is not known, or one that is needed is missing."""
+    for name in written:
+        if name not in known:
+            raise InvalidValue(f"mapping: {name!r} is not known{did_you_mean(name, known)}")
+    if missing := sorted(set(needed) - written.keys()):
+        raise InvalidValue(f"mapping: {', '.join(missing)} must be given")
+
+
+def value_of(name: str, value: Any) -> Any:
+    """What TOML has for a name: an expression and a constant are tables there."""
     if not isinstance(value, Mapping):
         return value
     match dict(value):

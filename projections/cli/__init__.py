@@ -39,6 +39,9 @@ _COMMANDS = {
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
+    "journals": LazyCommand(
+        "projections.cli.journals:journals", "List, attach and detach journals of other systems."
+    ),
     "captures": LazyCommand(
         "projections.cli.captures:captures", "List, add and release tables whose changes append events."
     ),

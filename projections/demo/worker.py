@@ -21,7 +21,7 @@ from projections.demo.read_models import PROJECTIONS
 from projections.running.observer import StatusObserver
 from projections.running.run import run
 from projections.running.settings import RunSettings
-from projections.terminal.connection import connected_journal
+from projections.terminal.connection import Sides, connected_journal
 
 LEASE = timedelta(seconds=2)
 """Short, for the demo is: production has 10 s, and a network that may be away for a while."""
@@ -58,7 +58,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     connections = ConnectionSettings(max_connections=_CONNECTIONS)
     async with (
         connect(asked["dsn"], connections) as database,
-        connected_journal(asked["journal"], connections) as journal,
+        connected_journal(Sides(asked["dsn"], asked["journal"]), connections) as journal,
     ):
         await run(
             database,

@@ -107,8 +107,9 @@ ReadSide = Annotated[
 Journal = Annotated[
     str | None,
     Opt(
-        "The database of the journal, where read models are in another. Default: PROJECTIONS_JOURNAL, else --dsn.",
-        metavar="DSN",
+        "The database of the journal, where read models are in another, or the name of a journal that is attached "
+        "(`projections journals`). Default: PROJECTIONS_JOURNAL, else --dsn.",
+        metavar="DSN|NAME",
     ),
 ]
 AsJson = Annotated[bool, Opt("Print one JSON object.", "--json")]
@@ -208,7 +209,7 @@ def _visit_sides(
     with databases_of(dsn, options.pop("journal", None), options.pop("read_side")) as found:
 
         async def beside(place: Any, **values: Any) -> Answer:
-            async with connected_journal(found.journal) as journal:
+            async with connected_journal(found) as journal:
                 answer: Answer = await work(place, journal, **values)
                 return answer
 

@@ -21,6 +21,7 @@ from journal import (
 )
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
+from journal.foreign.attached import AttachedJournal, attached_journal
 from journal.schema import check_version
 
 __all__ = [
@@ -49,7 +50,7 @@ class Sides(NamedTuple):
     read_side: str
     """Where offsets and read models are."""
     journal: str | None
-    """Where events are, if that is another one."""
+    """Where events are, if that is another one: a DSN, or the name of a journal that is attached to the read side."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -68,7 +69,8 @@ def sides(dsn: str | None, journal: str | None = None, read_side: str | None = N
 
     Args:
         dsn: The one database that was named, or None; if it was, the environment does not count.
-        journal: The one of the journal that was named, or None: then ``PROJECTIONS_JOURNAL``.
+        journal: The one of the journal that was named, or the name of one that is attached, or None: then
+            ``PROJECTIONS_JOURNAL``.
         read_side: The one of the read models that was named, or None: then ``PROJECTIONS_READ_SIDE``.
 
     Raises:
@@ -81,7 +83,7 @@ def sides(dsn: str | None, journal: str | None = None, read_side: str | None = N
     elif journal is not None and read_side is not None:
         raise click.UsageError("--dsn is the database of both: pass it with one of --journal and --read-side")
     for named, name in ((journal, "the DSN of the journal"), (read_side, "the DSN of the read side")):
-        if named is not None:
+        if named is not None and not (named is journal and _is_name(named)):
             check_dsn(named, name)
     if journal is not None and read_side is not None:
         yield _sides(read_side, journal)
@@ -96,32 +98,53 @@ def _sides(read_side: str, journal: str) -> Sides:
 
 @asynccontextmanager
 async def connected_journal(
-    dsn: str | None, settings: ConnectionSettings | None = None
+    where: Sides, settings: ConnectionSettings | None = None
 ) -> AsyncIterator[Log | None]:
     """
-    Our journal in another database, for the length of the block; None where it is in the one of the read models.
+    The journal in another database, for the length of the block; None where it is in the one of the read models.
 
     Args:
-        dsn: Where, as :class:`Sides` has it.
+        where: The databases.
         settings: Of the connection; by default one that a few short questions need.
 
     Raises:
-        ProjectionsError: The database cannot be reached, or is of another version; the message says which it is.
+        ProjectionsError: The database cannot be reached, or is of another version; the message says which it is. Or no
+            journal is attached by the name, or it cannot be read.
     """
-    if dsn is None:
+    if where.journal is None:
         yield None
         return
+    attached = await _attached(where) if _is_name(where.journal) else None
+    dsn = where.journal if attached is None else attached.place
+    settings = settings or ConnectionSettings(max_connections=2)
+    if attached is not None:
+        settings = settings.model_copy(update={"foreign_journal": True})
     async with AsyncExitStack() as stack:
         try:
-            database = await stack.enter_async_context(
-                connect(dsn, settings or ConnectionSettings(max_connections=2))
-            )
+            database = await stack.enter_async_context(connect(dsn, settings))
         except DatabaseUnavailable as error:
-            raise JournalUnavailable(f"journal: {error}") from error
+            named = "journal" if attached is None else f"journal {attached.name!r}"
+            raise JournalUnavailable(f"{named}: {error}") from error
+        if attached is not None:
+            yield await attached.log(database)
+            return
         log = Log(database)
         async with log.session() as session:
             await check_version(session)
         yield log
+
+
+def _is_name(journal: str) -> bool:
+    """Whether it is the name of an attached journal, and no DSN."""
+    return "=" not in journal and ":" not in journal
+
+
+async def _attached(where: Sides) -> AttachedJournal:
+    assert where.journal is not None  # noqa: S101 - who calls has looked
+    settings = ConnectionSettings(max_connections=1)
+    async with connect(where.read_side, settings) as database, database.session() as session:
+        await check_version(session)
+        return await attached_journal(session, where.journal)
 
 
 @asynccontextmanager
@@ -139,7 +162,7 @@ async def connected(where: Sides, settings: ConnectionSettings) -> AsyncIterator
             if where.journal is None:
                 raise
             raise DatabaseUnavailable(f"read side: {error}") from error
-        yield database, await stack.enter_async_context(connected_journal(where.journal, settings))
+        yield database, await stack.enter_async_context(connected_journal(where, settings))
 
 
 def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:

@@ -95,7 +95,7 @@ async def wait_for(
         TypeError: ``appended`` is nothing that :func:`append` returns, or ``timeout`` is not a timedelta.
         UnknownProjection: No projection of such a name has run on this database.
         ValueError: A projection reads other entity types than the events are of.
-        InvalidValue: The text is not a token, or the time-out is negative.
+        InvalidValue: The text is not a token, the time-out is negative, or the journal is of another system.
         LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
     """
     if not isinstance(timeout, timedelta):
@@ -119,6 +119,8 @@ async def wait_for_events(
     if not projections or not events:
         return
     log = as_log(database if journal is None else journal)
+    if not log.has_tokens:
+        raise InvalidValue(f"journal {log.name!r} is of another system: what is appended there has no token")
     waiter = _waiters.get((database, log))
     if waiter is None:
         waiter = _waiters[database, log] = _Waiter(database, log)

@@ -324,3 +324,14 @@ ALTER TABLE projections.projections ADD COLUMN journal text;
 ALTER TABLE projections.projections ADD CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live');
 ALTER TABLE projections.projection_ranges ADD COLUMN journal_life text;
 DROP FUNCTION IF EXISTS projections.register_projection_v1(text, text[], integer[], integer);
+-- Journals of other systems have names.
+CREATE TABLE projections.journals (
+    name text PRIMARY KEY,
+    kind text NOT NULL,
+    mapping text NOT NULL,
+    dsn text,
+    dsn_variable text,
+    attached_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT name_is_plain CHECK (name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$' AND name <> 'journal'),
+    CONSTRAINT one_place CHECK (num_nonnulls(dsn, dsn_variable) = 1)
+);

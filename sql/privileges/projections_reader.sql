@@ -16,7 +16,7 @@ BEGIN
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
-        projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits
+        projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits, projections.journals
     TO projections_reader;
     -- No secrets; and headers may hold some.
     GRANT SELECT (

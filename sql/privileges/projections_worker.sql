@@ -26,7 +26,7 @@ BEGIN
         projections.schema_versions, projections.captured_tables, projections.sources, projections.events, projections.events_default,
         projections.partitions, projections.partition_settings, projections.matches_default, projections.match_ids,
         projections.webhook_events_default, projections.webhook_attempts_default, projections.webhook_limits,
-        projections.matchable_events, projections.subscriptions_at_hand
+        projections.matchable_events, projections.subscriptions_at_hand, projections.journals
     TO projections_worker;
     GRANT USAGE ON
         SEQUENCE projections.match_ids

@@ -122,6 +122,9 @@ archive restore DIRECTORY
 archive verify DIRECTORY --against-journal
 archive export DIRECTORY --entity-type plane --until 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
+journals list
+journals attach table orders --journal-variable ORDERS_DSN --mapping MAPPING
+journals detach orders
 captures list
 captures add seen
 captures release seen
@@ -133,6 +136,19 @@ remove delays --yes
 schema print
 schema uninstall --yes
 """.strip().splitlines()
+ORDERS = """
+CREATE TABLE orders (id bigserial PRIMARY KEY, order_id text, version int, kind text, body jsonb)
+"""
+MAPPING = """
+table = "orders"
+source = "order_id"
+number = "version"
+position = "id"
+bound = "sequence"
+entity_type = { constant = "order" }
+event_type = "kind"
+payload = "body"
+"""
 REFUSED = {
     "rebuild ": "this connection goes through a pooler",
     "rebuilds cancel": "this connection goes through a pooler",
@@ -172,6 +188,7 @@ class Place:
             "DIRECTORY": str(directory / "archive"),
             "NONE": NONE,
             "FILE": str(directory / "flights.csv"),
+            "MAPPING": str(directory / "orders.toml"),
         }
 
     def made(self, name: str, *command: str) -> None:
@@ -191,9 +208,16 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
     (directory / "flights.csv").write_text(
         "source_id,event_type,payload,db_timestamp\na,Landed,{},2020-01-01T00:00:00Z\n"
     )
-    with databases.fresh(template) as dsn, pooler_beside(dsn) as address:
+    (directory / "orders.toml").write_text(MAPPING)
+    with (
+        databases.fresh(template) as dsn,
+        pooler_beside(dsn) as address,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("ORDERS_DSN", dsn)
         with connect_sync(dsn) as connection:
             connection.execute(SEEN)
+            connection.execute(ORDERS)
         append_events(dsn, 19)
         place = Place(address, directory)
         with connect_sync(dsn) as connection:

@@ -116,7 +116,7 @@ def test_a_journal_that_cannot_be_reached_is_named(app: Path, read_side: str) ->
     ("arguments", "said"),
     [
         (["lag", "--dsn", "x", "--journal", "x", "--read-side", "x"], "--dsn is the database of both"),
-        (["lag", "--journal", "nothing"], "the DSN of the journal does not begin with postgresql://"),
+        (["lag", "--journal", "mysql://nothing"], "the DSN of the journal does not begin with postgresql://"),
         (
             ["worker", "--subscriptions", "--journal", "postgresql:///a", "--read-side", "postgresql:///b"],
             "run them there",

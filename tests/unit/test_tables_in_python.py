@@ -11,7 +11,7 @@ STORED = [file.stem for kind in ("tables", "views") for file in (ROOT / "sql" / 
 TABLE = re.compile(rf"\bprojections\.({'|'.join(STORED)})\b(?![.(]\w)")
 """Wherever it stands in a text; before a dot it is a module of the package."""
 OWN = {
-    "journal": "captured_tables events imports partition_settings partitions schema_versions sources",
+    "journal": "captured_tables events imports journals partition_settings partitions schema_versions sources",
     "offsets": "parked_sources projection_ranges projections source_offsets workers",
     "projections/subscriptions": "conditions directed_events group_ranges group_retries interests matches "
     "subscription_groups subscription_history subscriptions unanswered unasked",

@@ -92,7 +92,7 @@ def monitor(
         from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
         from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
 
-        async with connected_journal(found.journal) as read:
+        async with connected_journal(found) as read:
             feed = Feed(database, every, journal=read)
             app = monitor_app(database, feed, origins=origins, journal=read)
             async with serving(address, app, token) as where:

@@ -1,0 +1,174 @@
+"""``projections journals``: journals of other systems that are read by a name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import click
+
+import offsets
+from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUnavailable, Session
+from journal.database import connect
+from journal.foreign import ForeignJournalError
+from journal.foreign.attached import (
+    KINDS,
+    AttachedJournal,
+    attach,
+    attached_journals,
+    decoder_of,
+    detach,
+)
+from journal.foreign.checking import ReadableTable, check
+from projections.terminal.command_group import ListGroup
+from projections.terminal.commands import Arg, Opt, derived
+from projections.terminal.options import text_of
+from projections.terminal.output import Answer, Columns, done, listing, printable
+
+__all__ = ["journals"]
+
+
+class _Listed(NamedTuple):
+    name: str
+    kind: str
+    dsn: str | None
+    dsn_variable: str | None
+    mapping: str
+    read_by: list[str]
+    """The names of projections."""
+
+
+_COLUMNS: Columns = {
+    "journal": "name", "kind": "kind", "where": lambda one: one.dsn or f"${one.dsn_variable}", "read by": "read_by",
+}  # fmt: skip
+_Kind = Annotated[str, Arg("KIND", type=click.Choice(KINDS))]
+_Dsn = Opt("Its database, without a password.", "--journal", metavar="DSN")
+_Variable = Opt("The environment variable that has its DSN, in each process.", metavar="NAME")
+_Table = Opt("The table of its events, where it has no usual name.", metavar="[SCHEMA.]TABLE")
+_Mapping = Opt("What its columns mean, or what else is said of its kind, as TOML.", metavar="FILE")
+
+
+@click.group(cls=ListGroup)
+def journals() -> None:
+    """
+    List, attach and detach journals of other systems, which are read in place.
+
+    \b
+      projections journals                         all of them
+      projections journals attach eventsourcing bank --journal postgresql://reader@db/bank --table bank_events
+      projections journals attach table orders --journal-variable ORDERS_DSN --mapping orders.toml --dry-run
+      projections worker my_module --journal bank
+      projections journals detach bank
+
+    They are known to the database of the read models, by names. Nothing is installed where they are.
+
+    Without the name of a command it is `list`.
+    """  # noqa: D301 - click reads the escape
+
+
+@journals.command(name="list")
+@derived(sides="read")
+async def list_(session: Session, /) -> Answer:
+    """List the journals that are attached."""
+    nothing = "no journal is attached yet: `projections journals attach KIND NAME` attaches one"
+    found = [
+        _Listed(one.name, one.kind, one.dsn, one.dsn_variable, one.mapping, await _readers(session, one.name))
+        for one in await attached_journals(session)
+    ]
+    return listing("journals", found, _COLUMNS, nothing=nothing)
+
+
+@journals.command(name="attach")
+@derived(sides="read")
+async def attach_(
+    database: Database,
+    /,
+    kind: _Kind,
+    name: str,
+    *,
+    where: Annotated[str | None, _Dsn] = None,
+    journal_variable: Annotated[str | None, _Variable] = None,
+    table: Annotated[str | None, _Table] = None,
+    mapping: Annotated[Path | None, _Mapping] = None,
+    dry_run: Annotated[bool, Opt("Check, and store nothing.")] = False,
+) -> Answer:
+    """
+    Check a journal of another system, and let it be read by NAME.
+
+    It says what a page of events costs, and which index would make that cheaper. What could lose events is refused:
+    a privilege that is missing, a column, a setting.
+
+    A password is not stored: leave it to ~/.pgpass or to a service (--journal service=NAME), or name
+    a variable.
+
+    To attach and detach, connect as the owner of the schema.
+    """
+    found = AttachedJournal(name, kind, _written(table, mapping), where, journal_variable)
+    found.check()
+    checked = await _checked(found)
+    if not dry_run:
+        async with database.transaction() as session:
+            await attach(session, found)
+    read = found.table
+    lines = [
+        f"journal {name!r} can be read: {printable(read.name)}, late commits by {read.bound}",
+        f"a page of 1,000 events costs about {checked.page_cost:,.0f} units of the planner",
+        *map(printable, checked.advice),
+    ]
+    end = "nothing is stored" if dry_run else f"it is attached: projections worker MODULE --journal {name}"
+    values = {
+        "name": name, "kind": kind, "table": read.name, "bound": read.bound, "page_cost": checked.page_cost,
+        "advice": list(checked.advice), "attached": not dry_run,
+    }  # fmt: skip
+    return Answer(values, [*lines, end])
+
+
+@journals.command(name="detach")
+@derived(sides="read")
+async def detach_(
+    session: Session,
+    /,
+    name: str,
+    *,
+    force: Annotated[
+        bool, Opt("Also while projections read it: their workers cannot start again by its name.")
+    ] = False,
+) -> Answer:
+    """
+    Forget the journal NAME. Nothing is changed where it is.
+
+    It is refused while projections read it: remove them first. Their offsets stay, so that they go on when it is
+    attached again by this name.
+    """
+    await detach(session, name)  # commits only if nobody reads it
+    readers = await _readers(session, name)
+    if readers and not force:
+        named = ", ".join(map(repr, readers))
+        raise ForeignJournalError(f"journal {name!r} is read by {named}: remove them first, or pass --force")
+    return done(f"journal {name!r} is detached", name=name, detached=True)
+
+
+async def _readers(session: Session, name: str) -> list[str]:
+    return [one.name for one in await offsets.statuses(session) if one.journal == name]
+
+
+def _written(table: str | None, mapping: Path | None) -> str:
+    """What is said about the kind, as TOML."""
+    lines = [] if mapping is None else [text_of(f"@{mapping}")]
+    if table is not None:
+        schema, _, last = table.rpartition(".")
+        named = {"table": last, **({"schema": schema} if schema else {})}
+        lines[:0] = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in named.items()]
+    return "\n".join(lines)
+
+
+async def _checked(journal: AttachedJournal) -> ReadableTable:
+    """What is found out about it; see :func:`journal.foreign.checking.check`."""
+    decoder_of(journal.kind)
+    settings = ConnectionSettings(max_connections=1, foreign_journal=True)
+    try:
+        async with connect(journal.place, settings) as database, database.session() as session:
+            return await check(session, journal.table)
+    except DatabaseUnavailable as error:
+        raise JournalUnavailable(f"journal {journal.name!r}: {error}") from error
