@@ -172,6 +172,7 @@ def test_run_with_workers_after_sigkill_ends_with_every_event_counted_once(empty
     assert (code, good(printed)) == (0, True), errors
 
 
+@pytest.mark.slow  # tests/chaos does the same with more faults
 def test_run_with_read_models_in_another_database(databases: Databases) -> None:
     with databases.fresh("template0") as journal, databases.fresh("template0") as read_side:
         code, printed, errors = run(journal, "--read-side", read_side, "--workers", str(WORKERS))

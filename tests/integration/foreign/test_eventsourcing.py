@@ -177,8 +177,9 @@ def writers(dsn: str, seconds: float, **env: str) -> Iterator[asyncio.Event]:
         running.join()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("functions", ["no", "yes"])
-@pytest.mark.parametrize("ids", ["uuid", pytest.param("text", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ids", ["uuid", "text"])
 async def test_nothing_of_a_running_application_is_lost_or_out_of_order(
     empty_dsn: str, functions: str, ids: str
 ) -> None:

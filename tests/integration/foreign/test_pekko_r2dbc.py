@@ -72,6 +72,7 @@ class Accounts:
         await record(session, envelope)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("partitions", "payload", "indexed"),
     [(1, "BYTEA", False), (4, "BYTEA", False), (1, "JSONB", True), (2, "BYTEA", True)],
