@@ -67,7 +67,7 @@ async def maintain(
     Args:
         database: The database that has the schema, as :func:`journal.connect` opens it.
         interval: Of the journal's partitions, in this run alone; None: as its settings say.
-        ahead: How many intervals to come have a partition; likewise.
+        ahead: How many coming intervals have a partition; None: as the settings of the table say.
         force: Drop partitions whose retention is over also where projections, rebuilds or groups have not read
             them; the result tells what they have lost.
         archive: Called with each partition of the journal before it is dropped, its rows counted; when it raises,

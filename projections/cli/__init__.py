@@ -87,5 +87,11 @@ def main() -> None:
       1    refused, failed, or differences were found; the reason is on stderr
       2    the command line itself is wrong, or a value in it
       130  stopped by SIGINT (Ctrl-C)
-    `projections worker`, `lag` and `groups` have more; their help lists them.
+    `worker`, `lag`, `groups list`, `verify` and `demo` have more; their help lists them.
+
+    A DURATION is written as 500ms, 30s, 5m, 1h30m or 1d.
+
+    \b
+    Completion with the Tab key, in bash (zsh: zsh_source, fish: fish_source)
+      eval "$(_PROJECTIONS_COMPLETE=bash_source projections)"
     """  # noqa: D301 - click reads the escape

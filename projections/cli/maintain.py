@@ -43,13 +43,10 @@ _WHAT_TO_DO = {
 }
 
 
-_Every = Opt("Go on and do it again and again, until stopped.", metavar="90s|10m|1d")
-_ClosedFor = Opt(
-    "With --cluster: leave partitions alone whose time ended more recently.", metavar="30m|12h|1d"
-)
+_Every = Opt("Go on and do it again and again, until stopped.")
+_ClosedFor = Opt("With --cluster: leave partitions alone whose time ended more recently.")
 _Patience = Opt(
     "With --cluster: how long to wait for transactions that began before a partition was copied.",
-    metavar="30m|12h|1d",
 )
 _Archive = Opt(
     "Before dropping a partition of the journal, export it to this archive (`projections archive`), or call this.",
@@ -65,11 +62,14 @@ class _Run:
         timedelta | None,
         Opt(
             "Time that one partition of the journal holds, in this run. Default: its setting.",
-            metavar="30m|12h|1d",
         ),
     ] = None
     ahead: Annotated[
-        int | None, Opt("Intervals of the journal to come, likewise.", type=click.IntRange(1, 1000))
+        int | None,
+        Opt(
+            "Coming intervals that have a partition, in this run. Default: the setting.",
+            type=click.IntRange(1, 1000),
+        ),
     ] = None
     target: Annotated[str | None, _Archive] = None
     force: Annotated[bool, Opt("Drop what retention lets go also where it has not been read.")] = False
@@ -167,7 +167,7 @@ async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta,
         click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
 
     stop = asyncio.Event()
-    with stopped_by_signals(stop) as received:
+    with stopped_by_signals(stop, doing="stopping after the current run") as received:
         await Service("maintenance", step, restart=lambda _: every, failed=failed).run(stop)
     return received.exit_code
 

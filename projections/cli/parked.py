@@ -34,7 +34,7 @@ def parked() -> None:
       projections parked list orders                of one
       projections parked show orders SOURCE         one, with the traceback of its handler
       projections parked retry orders SOURCE        handle its event again; --all for all sources
-      projections parked drop orders SOURCE         pass over its event; likewise
+      projections parked drop orders SOURCE         pass over its event; --all for all sources
 
     Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape

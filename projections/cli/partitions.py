@@ -31,7 +31,7 @@ _Table = Annotated[str, Arg(type=click.Choice(TABLES))]
 _AnyTable = Annotated[str | None, Arg(type=click.Choice(TABLES))]
 _Interval = Annotated[
     timedelta | None,
-    Opt("The time that each partition holds which is made from now on.", metavar="30m|12h|1d"),
+    Opt("The time that each partition holds which is made from now on."),
 ]
 _Ahead = Annotated[
     int | None, Opt("How many coming intervals have a partition.", type=click.IntRange(1, 1000))
@@ -40,7 +40,7 @@ _Retention = Annotated[
     timedelta | Literal["forever"] | None,
     Opt(
         "A partition is kept this long after its time, and until everyone has read it.",
-        type=Duration(word="forever"), metavar="12h|90d|forever",
+        type=Duration(word="forever"), metavar="DURATION|forever",
     ),
 ]  # fmt: skip
 _ArchiveFirst = Annotated[

@@ -162,8 +162,8 @@ def worker(
     is searched first. Logs go to stderr.
 
     SIGINT or SIGTERM stops: the current batches are finished and the ranges given back. A second one ends the
-    process at once; nothing is lost, and the ranges are free when their lease ends. So it ends, too, when it has not
-    --grace after the first, whatever it is waiting for.
+    process at once; nothing is lost, and the ranges are free when their lease ends. The process also ends by
+    itself when --grace is over after the first signal, whatever it is waiting for.
 
     A database that goes away is waited for.
 
@@ -253,7 +253,7 @@ async def _run(
     stop = asyncio.Event()
     async with connected(where, options.connections) as (database, journal):
         with (
-            stopped_by_signals(stop, options.grace) as received,
+            stopped_by_signals(stop, options.grace, doing="stopping after the current batch") as received,
             _supervisor(stop, received, options) as asked,
         ):
             async with (

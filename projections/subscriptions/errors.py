@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from journal import InvalidValue, ProjectionsError
 from journal.database import raised_as
+from journal.suggestions import did_you_mean
 from offsets import DatabaseWentBack, RangeLost
 
 
 class UnknownGroup(ProjectionsError):
     """There is no such group: subscribe for it, or create it first."""
+
+
+def unknown_group(name: str, known: Sequence[str]) -> UnknownGroup:
+    """The error, in the words of the database, with the groups that there are."""
+    there = f"; those that there are: {', '.join(map(repr, known[:20]))}" if known else ""
+    return UnknownGroup(
+        f"there is no group {name!r}: subscribe for it, or create it first{there}{did_you_mean(name, known)}"
+    )
 
 
 class InvalidSubscription(InvalidValue):

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import offsets
 from journal import Row, Session, SliceRange
-from journal.suggestions import did_you_mean
 from projections.subscriptions.catching_up import HistoryProgress, history_progress
-from projections.subscriptions.errors import UnknownGroup
+from projections.subscriptions.errors import unknown_group
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
 _UNMATCHED = """
@@ -162,7 +161,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
     """
     rows = await session.fetch(_LAG, name)
     if name is not None and not rows:
-        raise UnknownGroup(_unknown(name, [one.name for one in await group_lag(session)]))
+        raise unknown_group(name, [one.name for one in await group_lag(session)])
     past = await history_progress(session, name) if any(row["catching_up"] for row in rows) else []
     return [_group(list(parts), past) for _, parts in groupby(rows, lambda row: row["group_id"])]
 
@@ -172,11 +171,6 @@ async def unmatched_entity_types(session: Session) -> list[str]:
     if "matching" in await offsets.names(session):
         return []
     return [row["name"] for row in await session.fetch(_UNMATCHED)]
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    there = f"those that there are: {', '.join(map(repr, known[:20]))}" if known else "no group exists yet"
-    return f"there is no group {name!r}; {there}{did_you_mean(name, known)}"
 
 
 def _group(rows: list[Row], past: Sequence[HistoryProgress]) -> GroupLag:

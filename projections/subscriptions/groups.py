@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from journal import Session, SliceRange, slice_ranges
-from journal.suggestions import did_you_mean
 from projections.subscriptions.checks import check_storable
-from projections.subscriptions.errors import UnknownGroup, own_errors
+from projections.subscriptions.errors import own_errors, unknown_group
 from projections.subscriptions.subscribing import past_time, start_of
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3, CAST(CAST($4 AS text) AS timestamptz))"
@@ -164,9 +163,7 @@ async def cursors(session: Session, name: str) -> list[tuple[SliceRange, int]]:
     rows = await session.fetch(_CURSORS, name)
     if not rows:
         known = await group_names(session)
-        raise UnknownGroup(
-            f"there is no group {name!r}: subscribe for it, or create it first{did_you_mean(name, known)}"
-        )
+        raise unknown_group(name, known)
     return [(SliceRange(row["min_slice"], row["max_slice"]), row["cursor"]) for row in rows]
 
 

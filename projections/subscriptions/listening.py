@@ -80,7 +80,7 @@ class Listener:
 
     @property
     def place(self) -> MatchPlace | None:
-        """Likewise, as a place; None while nobody listens."""
+        """The same as a place; None while nobody listens."""
         return self._reader.place
 
     def listen(

@@ -110,7 +110,7 @@ class LiveReader:
 
     @property
     def place(self) -> MatchPlace | None:
-        """Likewise, as a place; None while nobody reads."""
+        """The same as a place; None while nobody reads."""
         return self._place
 
     def add(self, sink: Sink) -> None:

@@ -66,7 +66,7 @@ MaintainEvery = Annotated[
     timedelta,
     Opt(
         "One of all workers makes and drops time partitions, as `projections maintain` does; 0s: not this one.",
-        type=Duration(most="1d"), metavar="10m|1h",
+        type=Duration(most="1d"),
     ),
 ]  # fmt: skip
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]

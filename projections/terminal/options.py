@@ -61,7 +61,7 @@ From = partial(Opt, type=Time(words=("beginning",)), metavar="beginning|2h|TIME"
 """Of ``--from``, the time at which reading starts: the value is a datetime, or the word."""
 FailAbove = Annotated[
     timedelta | None,
-    Opt("Exit with code 3 when a lag is above this.", type=Duration(), metavar="500ms|30s|5m|2h"),
+    Opt("Exit with code 3 when a lag is above this.", type=Duration()),
 ]
 
 
@@ -102,7 +102,7 @@ def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | N
 
 
 def json_object_of(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """A JSON object, likewise, as a mapping."""
+    """A JSON object, given in the same ways, as a mapping."""
     text = json_of(context, parameter, value)
     found = None if text is None else json.loads(text)
     if text is not None and not isinstance(found, dict):

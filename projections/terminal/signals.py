@@ -34,12 +34,14 @@ class ReceivedSignal:
 
 
 @contextmanager
-def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterator[ReceivedSignal]:
+def stopped_by_signals(
+    stop: asyncio.Event, grace: timedelta = GRACE, *, doing: str = "stopping"
+) -> Iterator[ReceivedSignal]:
     """
     Set an event of the running loop at the first SIGINT or SIGTERM; a second one ends the process at once.
 
-    So it is ended ``grace`` after the first. The handlers are Python's, not the loop's: they also run while a handler
-    blocks the loop.
+    It also ends ``grace`` after the first, at which the log says what the process is ``doing``. The handlers are
+    Python's, not the loop's: they also run while a handler blocks the loop.
     """
     loop, received = asyncio.get_running_loop(), ReceivedSignal(ForcedExit(grace))
 
@@ -53,9 +55,7 @@ def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterato
 
     def ask() -> None:
         name = received.number.name if received.number else ""
-        log.info(
-            "%s: stopping after the current batch; once more ends at once", name, extra={"action": "stopping"}
-        )
+        log.info("%s: %s; once more ends at once", name, doing, extra={"action": "stopping"})
         stop.set()
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}

@@ -96,7 +96,7 @@ class EndpointSettings(BaseModel):
     fails holds the next ones of its order back until it has arrived, or is dead."""
 
     on_dead: Literal["skip", "block"] = "skip"
-    """Whether a dead letter lets the next one of its order go, or holds it until somebody decides."""
+    """After a dead letter, the next delivery of its order is sent, or held until somebody decides."""
 
     when_disabled: Literal["keep", "discard"] = "keep"
     """Whether events are kept for an endpoint that is disabled, to be sent once it is enabled."""
@@ -323,7 +323,7 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Store all secrets again, with the newest key of the cipher, so that older keys can be dropped.
 
-        Likewise the answers that the API keeps to requests with an ``Idempotency-Key``.
+        So are the answers that the API keeps to requests with an ``Idempotency-Key``.
 
         Returns:
             How many secrets there are.

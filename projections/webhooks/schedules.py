@@ -100,7 +100,7 @@ class Schedules(TenantRows[Schedule]):
         Args:
             tenant: The tenant whose endpoints get the messages, 1 to 200 characters.
             name: The name of the schedule, unique for its tenant.
-            cron: Five fields of cron, such as ``0 9 * * 1-5``.
+            cron: 5 fields of cron, such as ``0 9 * * 1-5``; 6 with the seconds first; or an alias such as ``@hourly``.
             timezone: The time zone that the fields are in, such as ``Europe/Paris``.
             topic: The topic of the messages.
             data: The payload of the messages, as :func:`projections.webhooks.send` takes it.

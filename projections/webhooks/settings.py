@@ -22,7 +22,7 @@ class DeliverySettings(BaseModel):
 
     tenant_share: float = Field(default=0.5, gt=0, le=1)
     """What one tenant may have of the places, and of :attr:`max_bytes`, that the others leave; of lookups and of the
-    places at a host likewise. With 0.5 the first has half of them at most, and two that take all they can get have a
+    places at a host too. With 0.5 the first has half of them at most, and two that take all they can get have a
     third each, so that endpoints which hang hold up their own tenant alone. While no other tenant has an active
     endpoint there is none to hold up: it may have all, and one that comes then waits until some are given back."""
 

@@ -158,7 +158,7 @@ def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> 
 
 def test_a_group_that_there_is_not_is_told_with_those_that_there_are(group: str) -> None:
     assert refused("groups", "show", "nobody", "--dsn", group) == (
-        "error: there is no group 'nobody'; those that there are: 'billing'\n"
+        "error: there is no group 'nobody': subscribe for it, or create it first; those that there are: 'billing'\n"
     )
 
 
@@ -317,7 +317,8 @@ def test_a_group_that_only_listens_is_made(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["--condition", "1 +"], 2, "not a condition over e and s"),
+        (["--condition", "1 +"], 2, "not a condition over e and s: it ends too early"),
+        (["--condition", "nonsense ("], 2, "it ends too early, as where a parenthesis is open"),
         (["--condition", "e.seq_nr"], 2, "must be type boolean, not type bigint"),
         (["--params", "{"], 2, "is not JSON"),
         (["--contains", "[1]"], 2, "is not a JSON object"),

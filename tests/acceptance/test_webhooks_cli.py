@@ -376,7 +376,7 @@ def test_limits_are_shown_changed_and_refuse_what_is_beyond(dsn: str) -> None:
     assert "is 1 to 1000" in refused(
         "limits", "change", "max_in_flight", "--most", "0.4", "--dsn", dsn, code=2
     )
-    assert "'10' is not a duration" in refused(
+    assert "Invalid value for '--most': '10' is not a duration" in refused(
         "limits", "change", "timeout", "--most", "10", "--dsn", dsn, code=2
     )
     assert "'5s' is not a valid float" in refused(

@@ -161,6 +161,17 @@ def test_dropping_asks_first(sent: Sent) -> None:
     assert (before, states(sent)[sent.dead]) == ("dead", "dropped")
 
 
+def test_dead_ones_are_dropped_by_filter(sent: Sent) -> None:
+    command = ("deliveries", "drop", "--state", "dead", "--since", "1h", "--dsn", sent.dsn)
+
+    assert "say which: pass --state" in refused(
+        "deliveries", "drop", "--since", "1h", "--dsn", sent.dsn, code=2
+    )
+    assert "pass --yes" in refused(*command)
+    assert values(*command, "--yes") == {"dropped": 1}
+    assert states(sent) == {sent.done: "done", sent.dead: "dropped"}
+
+
 def test_what_has_arrived_is_sent_again_by_filter(sent: Sent) -> None:
     command = ("deliveries", "retry", "--state", "done", "--since", "1h", "--dsn", sent.dsn)
 

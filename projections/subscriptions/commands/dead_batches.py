@@ -41,7 +41,7 @@ def dead() -> None:
       projections groups dead list billing          of one
       projections groups dead show billing 17       one, with its error and its events
       projections groups dead retry billing 17      have it handled again; --all for all
-      projections groups dead drop billing 17       remove it; likewise
+      projections groups dead drop billing 17       remove it; --all for all
 
     Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape

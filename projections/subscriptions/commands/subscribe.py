@@ -26,7 +26,6 @@ _From = Opt(
 )  # fmt: skip
 _ExpiresAfter = Opt(
     "Remove the subscription when no consumer has used it for this long. Default: it stays.",
-    metavar="15m|2h|7d",
 )
 
 
@@ -38,10 +37,11 @@ async def subscribe(
     group: str,
     *,
     topics: Annotated[
-        tuple[str, ...], Opt("Events of this type; * for one segment, ** for more. Repeatable.", "--topic")
+        tuple[str, ...],
+        Opt("Events of this type; * for one segment, ** for more; may be repeated.", "--topic"),
     ] = (),
     entity_types: Annotated[
-        tuple[str, ...], Opt("Events of this kind of source. Again for more.", "--entity-type")
+        tuple[str, ...], Opt("Events of this kind of source; may be repeated.", "--entity-type")
     ] = (),
     contains: Annotated[Any, _Contains] = None,
     condition: Annotated[str | None, Opt("Events of which this is true: see above.", metavar="SQL")] = None,

@@ -101,7 +101,7 @@ def waiting() -> None:
       projections subscriptions waiting list        all of them; list 3 has those of condition 3
       projections subscriptions waiting show 17     one with its payload
       projections subscriptions waiting retry 17    have the condition asked about it again; --all for all
-      projections subscriptions waiting drop 17     no subscription of the condition gets it; likewise
+      projections subscriptions waiting drop 17     no subscription of the condition gets it; --all for all
       projections subscriptions release 3           have condition 3 asked about all that wait for it
 
     Without the name of a command it is `list`.

@@ -91,7 +91,9 @@ WORDS: Mapping[str, Word] = {
     "next": Word("The place where the next page begins, as a page said it; null: this is the last.", _CURSOR),
     "next_at": Word("When it is tried next, if it is pending.", _TIME),
     "not_before": Word("Not to be sent earlier.", _TIME),
-    "on_dead": Word("Whether a dead letter lets the next of its order go, or holds it.", "skip"),
+    "on_dead": Word(
+        "After a dead letter, send the next delivery of its order (skip), or hold it (block).", "skip"
+    ),
     "order_by": Word("By what the page is in order.", "time"),
     "order_key": Word("What it is in order with.", "N14228"),
     "ordering": Word("What is sent in order: nothing, messages with the same key, or all.", "none"),

@@ -48,10 +48,13 @@ _MOST = 1000
 _EventId = Annotated[str, Arg("EVENT")]
 _SomeEndpoint = Annotated[str | None, Arg("[ENDPOINT]")]
 _SomeEvent = Annotated[str | None, Arg("[EVENT]")]
-_States = Annotated[tuple[DeliveryState, ...], Opt("Only in this; may be repeated.", "--state")]
+_States = Annotated[tuple[DeliveryState, ...], Opt("Only in this state; may be repeated.", "--state")]
 _Retriable = Literal["dead", "done", "dropped"]
 _Again = Annotated[
-    tuple[_Retriable, ...], Opt("All that are so, and fit the other options; may be repeated.", "--state")
+    tuple[_Retriable, ...], Opt("All in this state that fit the other options; may be repeated.", "--state")
+]
+_Droppable = Annotated[
+    tuple[Literal["dead"], ...], Opt("All in this state that fit the other options.", "--state")
 ]
 
 
@@ -60,8 +63,10 @@ class _Which:
     """Which deliveries, where more than one may be meant."""
 
     tenant: Tenant = None
-    endpoint_id: Annotated[str | None, Opt("Only to this one.", "--endpoint", metavar="ENDPOINT")] = None
-    topics: Annotated[tuple[str, ...], Opt("Only of this; may be repeated.", "--topic", metavar="TOPIC")] = ()
+    endpoint_id: Annotated[str | None, Opt("Only to this endpoint.", "--endpoint", metavar="ENDPOINT")] = None
+    topics: Annotated[
+        tuple[str, ...], Opt("Only of this topic; may be repeated.", "--topic", metavar="TOPIC")
+    ] = ()
     since: Since = None
     until: Until = None
 
@@ -87,7 +92,7 @@ def _one_or_many(options: Mapping[str, Any]) -> None:
 
 
 def _one_or_a_state(options: Mapping[str, Any]) -> None:
-    """Likewise, where many are chosen by a state at least."""
+    """As above, where a state is among what chooses many."""
     _one_or_many(options)
     if options["endpoint"] is None and not options["states"]:
         raise click.UsageError("say which: pass --state")
@@ -104,6 +109,7 @@ def deliveries() -> None:
       projections webhooks deliveries retry ENDPOINT EVENT       now, whatever its outcome
       projections webhooks deliveries retry --state done --endpoint ENDPOINT --since 1d
       projections webhooks deliveries drop ENDPOINT EVENT
+      projections webhooks deliveries drop --state dead --topic flight.delayed
 
     A delivery is pending, until it is due; leased, while it is on its way; waiting, for those before it in an order;
     done; dead, when its attempts are used up; or dropped, by somebody. Without the name of a command it is `list`.
@@ -153,11 +159,20 @@ async def retry(
     return await _retried(database, endpoint, event, which, states)
 
 
-@deliveries.command(short_help="Drop one.")
-@derived
-async def drop(database: Database, /, endpoint: EndpointId, event: _EventId, *, yes: Yes = False) -> Answer:
-    """Drop a delivery: it is not tried again, and what waits for it in an order goes on."""
-    return await _dropped(database, endpoint, event, (), yes=yes)
+@deliveries.command(short_help="Drop one, or all dead ones that fit.")
+@derived(check=_one_or_a_state)
+async def drop(
+    database: Database,
+    /,
+    endpoint: _SomeEndpoint = None,
+    event: _SomeEvent = None,
+    *,
+    which: _Which,
+    states: _Droppable = (),
+    yes: Yes = False,
+) -> Answer:
+    """Drop a delivery, or all dead ones that fit: they are not tried again, and what waits in an order goes on."""
+    return await _dropped(database, endpoint, event, which, (), yes=yes)
 
 
 @click.group(cls=ListGroup)
@@ -231,13 +246,7 @@ async def drop_dead(
 
     They are forgotten in time; what was tried stays in the log.
     """
-    if endpoint is not None and event is not None:
-        return await _dropped(database, endpoint, event, ["dead"], yes=yes)
-    service, chosen = Deliveries(database), await which.filter(database, ["dead"])
-    if not (count := len(await service.list(chosen, limit=_MOST))):
-        return decided("dropped", "deliveries", 0)
-    confirm(f"Drop {count:,}{' or more' if count == _MOST else ''} dead letters?", yes=yes)
-    return decided("dropped", "deliveries", await _last(service.drop_many(chosen)))
+    return await _dropped(database, endpoint, event, which, ["dead"], yes=yes)
 
 
 async def _listed(
@@ -302,12 +311,26 @@ async def _retried(
 
 
 async def _dropped(
-    database: Database, endpoint: str, event: str, states: Sequence[DeliveryState], *, yes: bool
+    database: Database,
+    endpoint: str | None,
+    event: str | None,
+    which: _Which,
+    states: Sequence[DeliveryState],
+    *,
+    yes: bool,
 ) -> Answer:
+    """Drop one delivery, if it is in one of these states, or all dead letters that fit."""
+    service = Deliveries(database)
+    if endpoint is None or event is None:
+        chosen = await which.filter(database, ["dead"])
+        if not (count := len(await service.list(chosen, limit=_MOST))):
+            return decided("dropped", "deliveries", 0)
+        confirm(f"Drop {count:,}{' or more' if count == _MOST else ''} dead letters?", yes=yes)
+        return decided("dropped", "deliveries", await _last(service.drop_many(chosen)))
     one, _ = await _found(database, endpoint, event, states)
     what = f"event {one.event_id} ({printable(one.topic)}) to endpoint {one.endpoint_id}"
     confirm(f"Drop the delivery of {what}, which is {one.state}?", yes=yes)
-    dropped = await Deliveries(database).drop(None, one.endpoint_id, one.event_id, states=states or None)
+    dropped = await service.drop(None, one.endpoint_id, one.event_id, states=states or None)
     return decided("dropped", "deliveries", dropped)
 
 

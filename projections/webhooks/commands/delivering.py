@@ -83,7 +83,7 @@ class _Options:
     ranges: FirstRanges = 1
     stop_timeout: Annotated[
         timedelta,
-        Opt("How long a stop waits for requests on their way; the others are sent again.", metavar="20s"),
+        Opt("How long a stop waits for requests on their way; the others are sent again."),
     ] = timedelta(seconds=20)
     driver: Driver = "asyncpg"
     max_connections: Annotated[
@@ -184,7 +184,9 @@ async def _run(dsn: str, process: _Process) -> int:
     async with connect(dsn, options.connections) as database, http as sender:
         async with database.session() as session:
             await check_version(session)
-        with stopped_by_signals(stop, _grace(settings)) as received:
+        with stopped_by_signals(
+            stop, _grace(settings), doing="stopping after the requests on their way"
+        ) as received:
             async with (
                 _observed(database, sender, process) as (observer, attempts, counted),
                 maintaining(database, options.maintain_every or None),

@@ -62,7 +62,7 @@ class Settings:
     topics: Annotated[
         tuple[str, ...],
         Opt(
-            "Topics: flight.delayed, flight.* for one segment more, flight.** for any; by default all; repeatable.",
+            "Topics: flight.delayed, flight.* for one segment more, flight.** for any; may be repeated. Default: all.",
             "--topic", metavar="TOPIC",
         ),
     ] = ()  # fmt: skip
@@ -83,8 +83,8 @@ class Settings:
     retry: Annotated[
         str | None,
         Opt(
-            "Pauses after failed attempts; after the last one it is a dead letter. Default: nine, over three days.",
-            callback=_pauses, metavar="5s,5m,2h|none",
+            "Pauses after failed attempts, such as 5s,5m,2h; then it is a dead letter. Default: nine, over three days.",
+            callback=_pauses, metavar="DURATION,DURATION...|none",
         ),
     ] = None  # fmt: skip
     timeout: Annotated[timedelta | None, Opt("For a whole attempt, 1s to 60s. Default: 15s.")] = None
@@ -97,7 +97,7 @@ class Settings:
         Opt(
             "Time of nothing but failures that disables it. Default: 5d.",
             type=Duration(word=_NONE),
-            metavar="5d|none",
+            metavar="DURATION|none",
         ),
     ] = None
     policy: Annotated[
@@ -123,11 +123,13 @@ class Settings:
     ] = None
     on_dead: Annotated[
         Literal["skip", "block"] | None,
-        Opt("Whether a dead letter lets the next of its order go (the default), or holds it."),
+        Opt(
+            "After a dead letter, send the next delivery of its order (skip, the default), or hold it (block)."
+        ),
     ] = None
     when_disabled: Annotated[
         Literal["keep", "discard"] | None,
-        Opt("What becomes of events while it is disabled: kept for later (the default), or not."),
+        Opt("Keep the events that come while the endpoint is disabled (the default), or discard them."),
     ] = None
     gzip: Annotated[bool | None, Opt("Compress what is sent. Default: no.", "--gzip/--no-gzip")] = None
 

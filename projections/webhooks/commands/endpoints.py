@@ -240,9 +240,9 @@ async def rotate_secret(
     /,
     endpoint_id: EndpointId,
     *,
-    grace: Annotated[
-        timedelta, Opt("How long requests are signed with the old secrets, too.", metavar="30m|24h|7d")
-    ] = timedelta(hours=24),
+    grace: Annotated[timedelta, Opt("How long requests are signed with the old secrets, too.")] = timedelta(
+        hours=24
+    ),
     secret_file: _SecretFile = None,
 ) -> Answer:
     """

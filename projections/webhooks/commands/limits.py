@@ -18,8 +18,12 @@ from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 __all__ = ["limits"]
 
 _TIMES = {"timeout", "pause", "breaker_pause"}
-_Least = Annotated[str | None, Opt("The least; none: what the library allows.", metavar="1s|N|none")]
-_Most = Annotated[str | None, Opt("The most, likewise.", metavar="30s|N|none")]
+_Least = Annotated[
+    str | None, Opt("The smallest value; none: what the library allows.", metavar="DURATION|N|none")
+]
+_Most = Annotated[
+    str | None, Opt("The largest value; none: what the library allows.", metavar="DURATION|N|none")
+]
 _NAMES = click.Choice(get_args(BoundName))
 _COLUMNS: Columns = {
     "limit": "name", "least": lambda one: "" if one.least is None else f"{one.least:g}",
@@ -31,7 +35,11 @@ def _check(options: Mapping[str, Any]) -> None:
     if options["least"] is None and options["most"] is None:
         raise click.UsageError("nothing to change: pass --least or --most")
     for limit in ("least", "most"):
-        _number(options["name"], options[limit])
+        try:
+            _number(options["name"], options[limit])
+        except click.BadParameter as error:
+            error.param_hint = f"'--{limit}'"
+            raise
 
 
 @click.group(cls=ListGroup)

@@ -56,7 +56,7 @@ def listen(
     fail_rate: Annotated[float, _FailRate] = 0,
     seed: Annotated[int | None, Opt("Of that: the same requests fail with the same number.")] = None,
     status: Annotated[int, _Status] = 500,
-    delay: Annotated[timedelta, Opt("Before each answer.", metavar="200ms")] = timedelta(0),
+    delay: Annotated[timedelta, Opt("Before each answer.")] = timedelta(0),
     count: Annotated[
         int | None, Opt("End when this many messages were accepted.", type=click.IntRange(1), metavar="N")
     ] = None,

@@ -40,15 +40,15 @@ _SAME = {"event": "event_ids", "endpoint": "endpoint_ids", "tenant": "tenants"}
 """Columns that say the same in each line where one value of a filter is given."""
 
 
-def _filter(what: str, help: str = "Likewise.") -> Opt:  # noqa: A002 - click's name
-    return Opt(help, f"--{what}", metavar=what.upper())
+def _filter(what: str) -> Opt:
+    return Opt(f"Only of this {what}; may be repeated.", f"--{what}", metavar=what.upper())
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     """What both lists can be asked for."""
 
-    tenants: Annotated[tuple[str, ...], _filter("tenant", "Only of this; may be repeated.")] = ()
+    tenants: Annotated[tuple[str, ...], _filter("tenant")] = ()
     event_ids: Annotated[tuple[str, ...], _filter("event")] = ()
     endpoint_ids: Annotated[tuple[str, ...], _filter("endpoint")] = ()
     topics: Annotated[tuple[str, ...], _filter("topic")] = ()
@@ -59,7 +59,9 @@ class _Page:
     ] = None
     limit: Limit = 50
     next: Next = None
-    prev: Annotated[str | None, Opt("Likewise, the previous page.", metavar="CURSOR")] = None
+    prev: Annotated[
+        str | None, Opt("The previous page: the cursor that a page showed at its end.", metavar="CURSOR")
+    ] = None
 
     async def request(self, database: Database) -> dict[str, Any]:
         """The arguments of a request for it."""

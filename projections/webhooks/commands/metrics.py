@@ -65,10 +65,14 @@ async def metrics(
     of_events: Annotated[bool, Opt("Count events, instead of attempts.", "--events")] = False,
     measures: Annotated[tuple[str, ...], _Measure] = (),
     tenants: Annotated[
-        tuple[str, ...], Opt("Only of this; may be repeated.", "--tenant", metavar="TENANT")
+        tuple[str, ...], Opt("Only of this tenant; may be repeated.", "--tenant", metavar="TENANT")
     ] = (),
-    endpoint_ids: Annotated[tuple[str, ...], Opt("Likewise.", "--endpoint", metavar="ENDPOINT")] = (),
-    topics: Annotated[tuple[str, ...], Opt("Likewise.", "--topic", metavar="TOPIC")] = (),
+    endpoint_ids: Annotated[
+        tuple[str, ...], Opt("Only of this endpoint; may be repeated.", "--endpoint", metavar="ENDPOINT")
+    ] = (),
+    topics: Annotated[
+        tuple[str, ...], Opt("Only of this topic; may be repeated.", "--topic", metavar="TOPIC")
+    ] = (),
 ) -> Answer:
     """
     Count attempts, or events, of the log.
@@ -131,7 +135,7 @@ def _measure(name: str, one: DataPoint) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-_Window = Annotated[timedelta, Opt("The time before now whose attempts are counted.", metavar="10m|1h|1d")]
+_Window = Annotated[timedelta, Opt("The time before now whose attempts are counted.")]
 
 
 @click.command()

@@ -65,7 +65,7 @@ async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:
 
 
 async def whole_endpoint_id(database: Database, given: str) -> str:
-    """The id of an endpoint, likewise."""
+    """The id of an endpoint, of which the beginning is enough, as for :func:`whole_id`."""
     return await whole_id(Endpoints(database), "endpoint", given)
 
 

@@ -85,8 +85,9 @@ async def add(
     """
     Make a schedule of a tenant; NAME is the tenant's own for it.
 
-    CRON has five fields: minute, hour, day of the month, month, day of the week; such as '*/15 * * * *', or
-    '0 9 * * mon-fri'. It sends at its first tick from now on.
+    CRON has 5 fields: minute, hour, day of the month, month, day of the week, such as '*/15 * * * *' or
+    '0 9 * * mon-fri'; or 6, with the seconds first; or it is an alias such as @hourly. It sends
+    at its first tick from now on.
     """
     alone = None if endpoint_id is None else await whole_endpoint_id(database, endpoint_id)
     made = await Schedules(database).create(

@@ -31,7 +31,7 @@ def _labels(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
 _MessageId = Opt("Yours, unique in the tenant: sent again, nothing happens.", "--id", metavar="ID")
 _OrderKey = Opt("Endpoints that ask for an order get the same key one after the other.", metavar="KEY")
 _Label = Opt(
-    "For filters and for the log; it is not sent. May be repeated.",
+    "For filters and for the log; it is not sent; may be repeated.",
     "--label",
     callback=_labels,
     metavar="NAME=VALUE",

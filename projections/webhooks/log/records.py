@@ -116,7 +116,7 @@ class ListRequest:
         order: ``asc``, oldest first; anything else: newest first. Rows of equal time go by their ids.
         limit: So many rows at most: up to 1,000; below 1: 100.
         next: A page's ``next``: the page after it. All else but the limit must be as it was for that page.
-        prev: Likewise, a page's ``prev``; one of the two at most.
+        prev: A page's ``prev``, to get the page before it; pass at most one of the two.
     """
 
     tenants: Iterable[str] = ()

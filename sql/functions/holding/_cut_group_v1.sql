@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
+        RAISE EXCEPTION 'there is no group %: subscribe for it, or create it first', quote_literal(p_group) USING ERRCODE = 'PJ082';
     END IF;
     -- In the order of join_handler_v1.
     PERFORM FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice, r.handler_id NULLS FIRST FOR UPDATE;

@@ -68,6 +68,9 @@ BEGIN
         WHEN insufficient_privilege THEN RAISE;
         WHEN OTHERS THEN
             RAISE EXCEPTION 'not a condition over e and s: %', CASE
+                -- The bracket is ours.
+                WHEN SQLSTATE = '42601' AND SQLERRM ~ '"\]"$' AND strpos(p_sql, ']') = 0
+                THEN 'it ends too early, as where a parenthesis is open or an operator lacks its right side'
                 WHEN p_sql ~* 'case' THEN split_part(SQLERRM, E'\n', 1)
                 -- Of the form that it was put in, above, nobody knows.
                 ELSE replace(split_part(SQLERRM, E'\n', 1), 'argument of CASE/WHEN', 'it')

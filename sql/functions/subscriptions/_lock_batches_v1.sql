@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
+        RAISE EXCEPTION 'there is no group %: subscribe for it, or create it first', quote_literal(p_group) USING ERRCODE = 'PJ082';
     END IF;
     IF p_retry_id IS NULL THEN
         RETURN ARRAY(

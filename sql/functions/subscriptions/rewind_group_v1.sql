@@ -16,7 +16,7 @@ DECLARE
 BEGIN
     SELECT g.* INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no group %', quote_nullable(p_group) USING ERRCODE = 'PJ082';
+        RAISE EXCEPTION 'there is no group %: subscribe for it, or create it first', quote_nullable(p_group) USING ERRCODE = 'PJ082';
     ELSIF NOT _group.reliable THEN
         RAISE EXCEPTION 'group % only listens: it has no place to go back from', quote_literal(p_group) USING ERRCODE = 'PJ081';
     ELSIF (p_to <= clock_timestamp()) IS NOT TRUE THEN

@@ -301,7 +301,10 @@ async def test_groups_are_told_by_name_each_with_its_own_matches(group: Database
 
 async def test_a_group_that_there_is_not_is_an_error_that_lists_those_that_there_are(group: Database) -> None:
     async with group.session() as session:
-        with pytest.raises(UnknownGroup, match="there is no group 'x'; those that there are: 'g'"):
+        with pytest.raises(
+            UnknownGroup,
+            match="there is no group 'x': subscribe for it, or create it first; those that there are: 'g'",
+        ):
             await group_lag(session, "x")
 
 
