@@ -12,7 +12,6 @@ from journal.partitions.maintenance import maintain
 from journal.partitions.making import MaintainedPartition as MaintainedPartition
 from journal.partitions.periodic import maintaining as maintaining
 from journal.partitions.pg_cron import schedule as schedule
-from journal.partitions.settings import TABLES as TABLES
 from journal.partitions.settings import PartitionSettings as PartitionSettings
 from journal.partitions.settings import (
     change_partition_settings,

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from journal.database import Session
-from journal.partitions.settings import TABLES
 
 __all__ = ["Holder", "Partition", "closed_partitions", "partitions"]
 
@@ -63,7 +62,7 @@ class Partition:
     A partition in time.
 
     Args:
-        table: Whose partition it is: one of ``TABLES``.
+        table: Whose partition it is: ``events`` is the journal.
         name: The table's name.
         from_timestamp: Its first instant; None where it has none.
         to_timestamp: The first instant after it; None where there is none.
@@ -97,7 +96,7 @@ async def partitions(session: Session, *, exact: bool = False) -> list[Partition
     if not exact:
         return found
     counts: dict[str, int] = {}
-    for table in TABLES:
+    for table in {each.table for each in found}:
         counts.update(tuple(row.values()) for row in await session.fetch(_COUNT.format(table)))
     return [replace(each, rows=counts.get(each.name, 0)) for each in found]
 

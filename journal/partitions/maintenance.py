@@ -13,7 +13,7 @@ from journal.database import Database
 from journal.partitions.dropping import Archive, DroppedPartition, drop_closed
 from journal.partitions.listing import Partition
 from journal.partitions.making import MaintainedPartition, Patience, make_partitions
-from journal.partitions.settings import TABLES, check_settings
+from journal.partitions.settings import check_settings, partition_settings
 from journal.schema import check_version
 
 __all__ = ["Maintained", "maintain"]
@@ -86,8 +86,9 @@ async def maintain(
     patience = Patience(lock_timeout, attempts, pause)
     async with database.session() as session:
         await check_version(session)
+        tables = [each.table for each in await partition_settings(session)]
     made: list[MaintainedPartition] = []
-    for table in TABLES:
+    for table in tables:
         own = (interval, ahead) if table == "events" else (None, None)
         made += await make_partitions(database, table, *own, patience=patience)
     dropped, kept = await drop_closed(database, force=force, archive=archive, patience=patience)

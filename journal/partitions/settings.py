@@ -14,28 +14,23 @@ from journal.database import Session
 from journal.errors import InvalidValue
 
 __all__ = [
-    "TABLES",
     "PartitionSettings",
     "change_partition_settings",
     "check_settings",
     "partition_settings",
 ]
 
-TABLES = ("events", "matches", "webhook_events", "webhook_attempts")
+_READ = """
+SELECT s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first
+FROM projections.partition_settings AS s ORDER BY s.table_name
 """
-The tables that are partitioned by time: the journal, what matched for groups of subscribers, and the delivery log of
-webhooks.
-"""
-
-_COLUMNS = "s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first"
-_READ = f"SELECT {_COLUMNS} FROM projections.partition_settings AS s ORDER BY s.table_name"
-_CHANGE = f"""
+_CHANGE = """
 UPDATE projections.partition_settings AS s SET
     partition_interval = coalesce($2::interval, s.partition_interval),
     ahead = coalesce($3::integer, s.ahead),
     retention = CASE WHEN $4::boolean THEN $5::interval ELSE s.retention END,
     archive_first = coalesce($6::boolean, s.archive_first)
-WHERE s.table_name = $1 RETURNING {_COLUMNS}
+WHERE s.table_name = $1
 """
 
 _MINUTE = timedelta(minutes=1)
@@ -49,7 +44,7 @@ class PartitionSettings:
     How a partitioned table is kept.
 
     Args:
-        table: ``events``, ``matches``, ``webhook_events`` or ``webhook_attempts``.
+        table: ``events`` is the journal; other packages have their own.
         interval: The time that a partition holds which is made from now on.
         ahead: How many intervals to come have a partition.
         retention: How long a partition is kept after its time, at least; None: without limit.
@@ -63,9 +58,25 @@ class PartitionSettings:
     archive_first: bool
 
 
-async def partition_settings(session: Session) -> list[PartitionSettings]:
-    """The settings of all partitioned tables; the role needs projections_reader."""
-    return [PartitionSettings(*row.values()) for row in await session.fetch(_READ)]
+async def partition_settings(session: Session, table: str | None = None) -> list[PartitionSettings]:
+    """
+    The settings of partitioned tables.
+
+    Args:
+        session: Any session; the role needs projections_reader.
+        table: Of this one alone; None: of all, by name.
+
+    Raises:
+        InvalidValue: There is no such table.
+    """
+    found = [PartitionSettings(*row.values()) for row in await session.fetch(_READ)]
+    if table is None:
+        return found
+    of_table = [each for each in found if each.table == table]
+    if not of_table:
+        there_are = ", ".join(each.table for each in found)
+        raise InvalidValue(f"no table {table!r} has partitions: there are {there_are}")
+    return of_table
 
 
 async def change_partition_settings(
@@ -82,7 +93,7 @@ async def change_partition_settings(
 
     Args:
         session: Any session; the role must own the schema.
-        table: ``events``, ``matches``, ``webhook_events`` or ``webhook_attempts``.
+        table: One of those that :func:`partition_settings` lists; ``events`` is the journal.
         interval: The time that a partition holds which is made from now on: whole seconds, 1 minute to 366 days.
         ahead: How many intervals to come have a partition: 1 to 1,000.
         retention: How long a partition is kept after its time, at least a minute, or ``"forever"``.
@@ -93,10 +104,8 @@ async def change_partition_settings(
     """
     check_settings(table, interval, ahead, retention, archive_first)
     kept = None if retention == "forever" else retention
-    row = await session.fetchrow(_CHANGE, table, interval, ahead, retention is not None, kept, archive_first)
-    if row is None:
-        raise InvalidValue(f"table {table!r} has lost its row in projections.partition_settings")
-    return PartitionSettings(*row.values())
+    await session.execute(_CHANGE, table, interval, ahead, retention is not None, kept, archive_first)
+    return (await partition_settings(session, table))[0]
 
 
 def check_settings(
@@ -110,10 +119,8 @@ def check_settings(
     Check settings as :func:`change_partition_settings` takes them.
 
     Raises:
-        InvalidValue: There is no such table, or a setting is out of bounds.
+        InvalidValue: A setting is out of bounds.
     """
-    if table not in TABLES:
-        raise InvalidValue(f"no table {table!r} has partitions: there are {', '.join(TABLES)}")
     if interval is not None and (interval.microseconds or not _MINUTE <= interval <= _LONGEST):
         raise InvalidValue(f"interval is whole seconds from 1 minute to 366 days, not {interval}")
     if ahead is not None and not 1 <= ahead <= _MOST_AHEAD:

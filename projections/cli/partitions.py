@@ -10,7 +10,6 @@ import click
 
 from journal import Session
 from journal.partitions import (
-    TABLES,
     Partition,
     PartitionSettings,
     change_partition_settings,
@@ -19,7 +18,7 @@ from journal.partitions import (
 from journal.partitions import partitions as read_partitions
 from projections.durations import Duration, duration_text
 from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import Arg, Opt, derived
+from projections.terminal.commands import Opt, derived
 from projections.terminal.output import Answer, Columns, picked, table_of
 
 __all__ = ["partition_values", "partitions", "span"]
@@ -27,8 +26,6 @@ __all__ = ["partition_values", "partitions", "span"]
 _MANY = 3
 """How many of those that keep a partition a table names."""
 
-_Table = Annotated[str, Arg(type=click.Choice(TABLES))]
-_AnyTable = Annotated[str | None, Arg(type=click.Choice(TABLES))]
 _Interval = Annotated[
     timedelta | None,
     Opt("The time that each partition holds which is made from now on."),
@@ -77,7 +74,7 @@ def partitions() -> None:
 
 @partitions.command(name="list")
 @derived
-async def list_(session: Session, /, table: _AnyTable = None, *, exact: _Exact = False) -> Answer:
+async def list_(session: Session, /, table: str | None = None, *, exact: _Exact = False) -> Answer:
     """
     List the time partitions of TABLE, or of all tables, and the settings by which they are kept.
 
@@ -96,7 +93,7 @@ async def list_(session: Session, /, table: _AnyTable = None, *, exact: _Exact =
 async def change(
     session: Session,
     /,
-    table: _Table,
+    table: str,
     *,
     interval: _Interval = None,
     ahead: _Ahead = None,
@@ -115,7 +112,7 @@ async def change(
 
 
 async def _settings(session: Session, table: str | None) -> Answer:
-    found = [each for each in await partition_settings(session) if table in {None, each.table}]
+    found = await partition_settings(session, table)
     return Answer({"settings": [*map(_settings_values, found)]}, [*map(_settings_line, found)])
 
 

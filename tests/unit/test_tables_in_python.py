@@ -75,6 +75,19 @@ def test_nothing_is_listed_that_no_module_reads() -> None:
     )
 
 
+def test_the_journal_names_no_table_of_packages_above_it() -> None:
+    """Also not outside of SQL; words that are tables, too, as a projection or a subscription, are not meant here."""
+    above = re.compile(r"matches|(directed|webhook|group|subscription)_\w+")
+    found = {
+        f"{file.relative_to(ROOT)}: {node.value}"
+        for file in (ROOT / "journal").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and node.value in STORED and above.fullmatch(node.value)
+    }
+
+    assert found == set()
+
+
 def tables_of(file: Path) -> set[str]:
     tree = ast.parse(file.read_text())
     texts = [

@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from journal import Database, connect
-from journal.partitions.settings import TABLES
 from projections.cli import main
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.projections import execute, until
 from tests.fixtures.retention import DAY, HOUR, NAMES, PAST, filled, keep, past, reader
+
+TABLES = {"events", "matches", "webhook_events", "webhook_attempts"}
 
 
 def _run(*arguments: str, command: str = "maintain") -> tuple[int, str]:
@@ -34,7 +35,7 @@ def test_json_lists_what_was_made_and_a_second_run_makes_nothing(dsn: str) -> No
     assert [(p["moved"], p["problem"]) for p in events] == [(0, None)] * 3
     assert [p["from"] for p in events[1:]] == [p["to"] for p in events[:-1]]
     assert [p["table"] for p in made if p not in events] == [
-        table for table in ("matches", "webhook_events", "webhook_attempts") for _ in range(8)
+        table for table in ("matches", "webhook_attempts", "webhook_events") for _ in range(8)
     ]
     assert again == (0, '{"partitions": [], "dropped": [], "kept": [], "expired": 0}\n')
 
@@ -44,7 +45,7 @@ def test_lines_say_what_was_made(dsn: str) -> None:
 
     assert code == 0
     assert all(line.endswith(" UTC: 0 rows moved") for line in output.splitlines())
-    assert {line.split(":")[0] for line in output.splitlines()} == set(TABLES)
+    assert {line.split(":")[0] for line in output.splitlines()} == TABLES
     assert _run("--dsn", dsn, "--ahead", "1") == (0, "nothing to do\n")
 
 
@@ -164,7 +165,7 @@ def test_partitions_as_json_have_exact_rows_when_asked(dsn: str) -> None:
 
     told = json.loads(_run("--dsn", dsn, "--json", "--exact", command="partitions")[1])
 
-    assert {each["table"] for each in told["partitions"]} == set(TABLES)
+    assert {each["table"] for each in told["partitions"]} == TABLES
     first = told["partitions"][0]
     assert (first["name"], first["rows"], first["default"], first["clustered"]) == (
         NAMES[0],
@@ -212,7 +213,11 @@ def test_settings_are_changed_and_told(dsn: str) -> None:
     [
         (["--interval", "1h"], 2, "Missing argument"),
         (["events"], 2, "nothing to change"),
-        (["sources", "--interval", "1h"], 2, "'sources' is not one of 'events', 'matches'"),
+        (
+            ["sources", "--interval", "1h"],
+            2,
+            "no table 'sources' has partitions: there are events, matches, webhook_",
+        ),
         (["events", "--ahead", "0"], 2, "0 is not in the range 1<=x<=1000"),
         (
             ["events", "--interval", "30s"],
@@ -241,3 +246,9 @@ def _filled(dsn: str, *, horizon: bool = False) -> None:
             assert await past(database) == NAMES
 
     asyncio.run(fill())
+
+
+def test_list_of_a_table_without_partitions_is_refused(dsn: str) -> None:
+    code, output = _run("list", "sources", "--dsn", dsn, command="partitions")
+
+    assert (code, "no table 'sources' has partitions" in output) == (2, True)
