@@ -42,6 +42,11 @@ class _Listed(NamedTuple):
 _COLUMNS: Columns = {
     "journal": "name", "kind": "kind", "where": lambda one: one.dsn or f"${one.dsn_variable}", "read by": "read_by",
 }  # fmt: skip
+# What keeps pages on indexes adds billions to the cost of a plan that has none.
+_PLANNED_FREELY = """
+SELECT set_config(name, 'on', TRUE)
+FROM pg_catalog.unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) AS s (name)
+"""
 _Kind = Annotated[str, Arg("KIND", type=click.Choice(KINDS))]
 _Dsn = Opt("Its database, without a password.", "--journal", metavar="DSN")
 _Variable = Opt("The environment variable that has its DSN, in each process.", metavar="NAME")
@@ -168,7 +173,8 @@ async def _checked(journal: AttachedJournal) -> ReadableTable:
     decoder_of(journal.kind)
     settings = ConnectionSettings(max_connections=1, foreign_journal=True)
     try:
-        async with connect(journal.place, settings) as database, database.session() as session:
+        async with connect(journal.place, settings) as database, database.transaction() as session:
+            await session.fetch(_PLANNED_FREELY)
             return await check(session, journal.table)
     except DatabaseUnavailable as error:
         raise JournalUnavailable(f"journal {journal.name!r}: {error}") from error

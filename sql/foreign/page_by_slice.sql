@@ -43,7 +43,7 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT e.*
     FROM unnest(coalesce($1, array(SELECT t.entity_type FROM foreign_types AS t))) AS t (entity_type)
-    CROSS JOIN generate_series($2, $3) AS s (slice)
+    CROSS JOIN generate_series($2::integer, $3::integer) AS s (slice)
     CROSS JOIN
         LATERAL (
             SELECT *

@@ -146,7 +146,7 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
     pay(bank_dsn, "3")
     (behind,) = json.loads(called("lag", "--json", *both).stdout)["projections"]
     status = called("status", *both)
-    second = projections(*work, cwd=app)
+    second = projections(*work, "--driver", "psycopg", cwd=app)
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert query(read_side, "SELECT sum(amount)::text, count(*) FROM paid") == [("7.00", 3)]
@@ -243,6 +243,7 @@ def test_a_mapped_table_whose_dsn_is_in_the_environment(
     said = json.loads(dry.stdout)
     assert (said["table"], said["attached"]) == ('"public"."orders"', False)
     assert "CREATE INDEX CONCURRENTLY" in said["advice"][0]
+    assert 0 < said["page_cost"] < 1e6
     assert attached(read_side) == []
 
     assert projections(*attach, env=environment(ORDERS_DSN=bank_dsn)).returncode == 0
