@@ -21,7 +21,7 @@ from spark_projections.engine.parallel import spread
 
 
 def work(part):
-    print(part, flush=True)
+    print(f"{part}\\n", end="", flush=True)  # in one write: two processes share the pipe
     if part == "busy":
         Event().wait()
 
