@@ -103,7 +103,7 @@ class Held(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """What a worker is told of one of its projections."""
+    """What a worker learns of one of its projections."""
 
     projection_id: int
     version: int

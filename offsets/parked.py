@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from journal import ProjectionsError, Session
+from journal.limits import check_limit
 from offsets.management import status
 
 _LIST = """
@@ -65,11 +66,13 @@ class ParkedSources:
         Args:
             projection: Only those of this one; None for all projections.
             source_id: Leave out all sources but this one; None for all.
-            limit: The largest number of sources to return, those that have waited longest.
+            limit: The largest number of sources to return, 1 to 1,000: those that have waited longest.
 
         Raises:
+            InvalidValue: The limit is out of range.
             UnknownProjection: None of this name has run.
         """
+        check_limit(limit)
         number = None if projection is None else (await status(self._session, projection)).projection_id
         return [
             ParkedSource(*row.values()) for row in await self._session.fetch(_LIST, number, source_id, limit)

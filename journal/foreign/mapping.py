@@ -77,9 +77,9 @@ class TableMapping:
         deleted: A condition of rows that are none.
         slice: The slice, where it is stored as Akka and Pekko do; by default it is computed.
         serializer_id: An integer that a decoder goes by.
-        manifest: A text that a decoder is told besides.
+        manifest: A text that a decoder also gets.
         metadata_serializer_id: The integer by which a decoder reads metadata.
-        metadata_manifest: The text that it is told besides.
+        metadata_manifest: The text that it also gets.
 
     Raises:
         InvalidValue: A part is missing, of another kind, or not known.

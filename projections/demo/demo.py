@@ -110,7 +110,7 @@ class Result:
 
 
 class Demo:
-    """One run. ``report`` is told how far it is, ``stop`` ends it, ``batch`` rebuilds the read models half way."""
+    """One run. ``report`` gets how far it is, ``stop`` ends it, ``batch`` rebuilds the read models half way."""
 
     def __init__(
         self,

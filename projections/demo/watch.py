@@ -51,7 +51,7 @@ class Watch:
         self._news.set()
 
     async def told_of(self, events: Collection[tuple[str, int]]) -> None:
-        """Wait until the effects of events have been told, but not for ever."""
+        """Wait until the effects of events have been told, for a while at most."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 while self.effect_at is not None and not self.effect_at.keys() >= set(events):

@@ -45,9 +45,9 @@ def frame(
         data: Any text, also an empty one. A client joins its lines by LF, whichever they ended with.
         event: What the event is called; by default a client calls it ``message``. It is a single line: line ends become
             spaces.
-        id: Where a client that comes again has been; likewise.
+        id: Where a client that comes again has been; nothing without one.
         retry: After how long a client comes again, to the millisecond.
-        comment: What no client looks at; likewise.
+        comment: What no client looks at; nothing without one.
     """
     milliseconds = None if retry is None else retry // timedelta(milliseconds=1)
     fields = ((b"", comment), (b"event", event), (b"id", id), (b"retry", milliseconds))

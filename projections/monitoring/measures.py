@@ -1,4 +1,4 @@
-"""What Prometheus is told, without its package, which is an extra."""
+"""The measures for Prometheus, without its package, which is an extra."""
 
 from __future__ import annotations
 

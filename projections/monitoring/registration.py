@@ -42,7 +42,7 @@ class Observed:
     """What a look at the database has seen of something that is monitored; override what there is to tell."""
 
     def metrics(self) -> Iterable[Measure]:
-        """What Prometheus is told."""
+        """The measures for Prometheus."""
         return ()
 
     def lags(self) -> Mapping[Place, timedelta]:

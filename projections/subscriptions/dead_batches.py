@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from journal import EventEnvelope, Session
+from journal.limits import check_limit
 from projections.errors import storable
 from projections.subscriptions.errors import NotDead, own_errors
 from projections.subscriptions.groups import GroupRange, cursors
@@ -106,11 +107,13 @@ class DeadBatches:
         Args:
             group: The group; None for all.
             waiting: Instead of them those that failed and will be tried again.
-            limit: The largest number of batches to return, those that failed first.
+            limit: The largest number of batches to return, 1 to 1,000: those that failed first.
 
         Raises:
+            InvalidValue: The limit is out of range.
             UnknownGroup: There is no such group.
         """
+        check_limit(limit)
         rows = await self._session.fetch(_LIST, group, not waiting, limit)
         if group is not None and not rows:
             await cursors(self._session, group)  # raises where there is no such group

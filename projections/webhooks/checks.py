@@ -1,4 +1,4 @@
-"""What lists, times and names of tenants can be, wherever somebody gives them."""
+"""What times and names of tenants can be, wherever somebody gives them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from datetime import datetime
 from journal import ProjectionsError
 from projections.webhooks.errors import InvalidQuery
 
-__all__ = ["LARGEST_PAGE", "LONGEST_TENANT", "check_limit", "check_tenant", "check_time"]
-
-LARGEST_PAGE = 1000
-"""Rows of a list."""
+__all__ = ["LONGEST_TENANT", "check_tenant", "check_time"]
 
 LONGEST_TENANT = 200
 """Characters."""
@@ -26,9 +23,3 @@ def check_time(name: str, value: datetime | None, refusal: type[ProjectionsError
     """Check that a time, where there is one, has a zone."""
     if value is not None and value.utcoffset() is None:
         raise refusal(f"{name} has no zone: {value.isoformat()}")
-
-
-def check_limit(limit: int) -> None:
-    """Check that a page of a list has 1 to 1,000 rows; else InvalidValue."""
-    if not 1 <= limit <= LARGEST_PAGE:
-        raise InvalidQuery(f"limit must be 1 to {LARGEST_PAGE}, not {limit}")

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from journal import Database, Row
-from projections.webhooks.checks import check_limit, check_time
+from journal.limits import check_limit
+from projections.webhooks.checks import check_time
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.errors import InvalidPageCursor, NotFound
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery, NotFound
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
@@ -143,7 +144,7 @@ class Deliveries:
         Raises:
             InvalidValue: The limit is out of range, or the cursor names a delivery that does not exist.
         """
-        check_limit(limit)
+        check_limit(limit, InvalidQuery)
         which = which or DeliveryFilter()
         last = await self._place(which.tenant, next) if next else 2**63 - 1
         async with self._database.session() as session:
@@ -164,7 +165,7 @@ class Deliveries:
         Raises:
             InvalidValue: The limit is out of range.
         """
-        check_limit(limit)
+        check_limit(limit, InvalidQuery)
         async with self._database.session() as session:
             rows = await session.fetch(_NEWEST_DEAD, list(endpoint_ids), each, limit)
         return [Delivery(*row.values()) for row in rows]

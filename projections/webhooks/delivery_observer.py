@@ -1,4 +1,4 @@
-"""Who is told of deliveries as they are made: logs, metrics and tests."""
+"""Observers of deliveries as they are made: logs, metrics and tests."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from pydantic import ConfigDict, Field, PlainSerializer
 
 from journal import Database, Row, Session
-from projections.webhooks.checks import check_limit
-from projections.webhooks.errors import NotFound, own_errors
+from journal.limits import check_limit
+from projections.webhooks.errors import InvalidQuery, NotFound, own_errors
 
 __all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
 
@@ -71,7 +71,7 @@ class TenantRows(ABC, Generic[T]):
         Raises:
             InvalidValue: The limit is out of range.
         """
-        check_limit(limit)
+        check_limit(limit, InvalidQuery)
         sql = f"""
         SELECT {self._columns} FROM projections.webhook_{self._kind}s
         WHERE ($1::text IS NULL OR tenant = $1) AND {self._kind}_id > $2 ORDER BY {self._kind}_id LIMIT $3

@@ -89,7 +89,7 @@ def wait_for_appends(
     """
     Wait for the appends in flight that may have written before a past time, however long.
 
-    Needs a connection as :func:`look` does. ``say`` is told once who is waited for.
+    Needs a connection as :func:`look` does. ``say`` is called once, with who is waited for.
     """
     began = until + CLOCK_MARGIN
     first = look(connection).holders

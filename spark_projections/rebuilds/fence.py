@@ -34,7 +34,7 @@ async def take_fence(
     """
     Take the time, or ``until`` when that is earlier, and wait until no append from before it is in flight.
 
-    Needs a session on the primary, outside a transaction. ``waiting_for`` is told who appends, when that has taken
+    Needs a session on the primary, outside a transaction. ``waiting_for`` gets who appends, when that has taken
     half a second and then every few seconds.
     """
     first = await look_at_writers(session)

@@ -81,7 +81,7 @@ def cloudpickle() -> Any:
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    What every part of a rebuild is told. Picklable.
+    What every part of a rebuild needs to know. Picklable.
 
     Args:
         dsn: The database; not shown.

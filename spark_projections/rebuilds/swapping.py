@@ -108,7 +108,7 @@ async def copy_foreign_keys(
     Give full clones the foreign keys of their tables; what an interrupted call has done is left as it is.
 
     Writers of the tables that are referred to wait only while keys are added, half a second at most each time;
-    ``waiting`` is told who uses them, after each failed attempt.
+    ``waiting`` gets who uses them, after each failed attempt.
     """
     for statement in (_ADD, _VALIDATE):
         for table in tables:
@@ -132,7 +132,7 @@ async def swap(
     """
     Swap in a verified rebuild as soon as nobody uses the tables; returns the seconds that the transaction took.
 
-    ``waiting`` is told who uses the tables, after each failed attempt, ``within`` ends the waiting, and ``limit`` the
+    ``waiting`` gets who uses the tables, after each failed attempt, ``within`` ends the waiting, and ``limit`` the
     transaction, for which live workers and readers wait. What the rebuild has handled is not handled again after the
     swap, so where the projection ``reacts``, the workers must have reacted to it before.
 
@@ -200,7 +200,7 @@ async def lock_tables(
     Keep all others from writing to tables until the end of the transaction; readers are not kept waiting.
 
     The names are quoted, in the order in which batches write to them. Batches that have written are waited for. Those
-    that come later wait, so the client must not be silent. ``waiting`` is told who uses the tables, after each failed
+    that come later wait, so the client must not be silent. ``waiting`` gets who uses the tables, after each failed
     attempt; ``within`` ends that (SwapRefused).
     """
     give_up_at = time.monotonic() + within.total_seconds()

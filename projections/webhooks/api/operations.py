@@ -13,13 +13,14 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_arg
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from journal import Database, RawJson
+from journal.limits import LARGEST_PAGE
 from projections.interests.json_values import storable
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.api.tenant_limits import TenantLimits
-from projections.webhooks.checks import LARGEST_PAGE, LONGEST_TENANT
+from projections.webhooks.checks import LONGEST_TENANT
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
