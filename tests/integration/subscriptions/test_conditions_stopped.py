@@ -176,7 +176,7 @@ async def test_one_that_is_stopped_again_while_it_catches_up_goes_on_from_there(
     await match(database)
     await execute(database, RELEASE, 1)
     matching = Matching()
-    matching._catching_up._widths[1] = 20
+    matching._unanswered._widths[1] = 20
     async with database.session() as session:
         await matching.tend(session)
         assert await matched(database) == [("a", n) for n in range(1, 6)]
