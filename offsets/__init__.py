@@ -58,5 +58,6 @@ from offsets.store import Parked as Parked
 from offsets.store import claim_again as claim_again
 from offsets.store import evict as evict
 from offsets.store import notify_handled as notify_handled
+from offsets.store import read_offsets as read_offsets
 from offsets.store import register as register
 from offsets.verification import misfits as misfits

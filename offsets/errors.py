@@ -14,13 +14,19 @@ Errors of offsets.
 from __future__ import annotations
 
 from functools import partial
+from typing import Self
 
-from journal import InvalidEvent, InvalidValue, ProjectionsError
+from journal import InvalidEvent, InvalidValue, ProjectionsError, SliceRange
 from journal.database import raised_as
 
 
 class RangeLost(ProjectionsError):
     """Another worker holds the slice range with a newer epoch: nothing of this batch was committed."""
+
+    @classmethod
+    def of(cls, slices: SliceRange) -> Self:
+        """The error of slices that are another's, or belong to another range."""
+        return cls(f"slices {slices} were claimed by another, or cut again")
 
 
 class OffsetOvertaken(ProjectionsError):

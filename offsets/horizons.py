@@ -98,7 +98,7 @@ async def _why_refused(
             one,
             DatabaseWentBack("the stored horizon is not what it was left at")
             if one.claim.slices.min_slice in went_back
-            else RangeLost(f"slices {one.claim.slices} were claimed by another, or cut again"),
+            else RangeLost.of(one.claim.slices),
         )
         for one in refused
     ]

@@ -115,7 +115,7 @@ async def fit_journal(
     mine = claim.projection_id, claim.slices.min_slice, claim.epoch, claim.owner
     row = await session.fetchrow(_LIFE, *mine)
     if row is None:
-        raise _lost(claim)
+        raise RangeLost.of(claim.slices)
     life = row["journal_life"]
     if life == seen.life:
         return False, ()
@@ -138,7 +138,7 @@ async def fit_journal(
         await session.rollback()
         raise
     if not noted:
-        raise _lost(claim)
+        raise RangeLost.of(claim.slices)
     return life is not None, ahead
 
 
@@ -170,10 +170,6 @@ async def ahead_of_journal(
                 await _check(journal, reader, seen)
         yield ahead
         after = page[-1]["source_id"]
-
-
-def _lost(claim: Claim) -> RangeLost:
-    return RangeLost(f"slices {claim.slices} were claimed by another, or cut again")
 
 
 async def _check(journal: Session, reader: SliceReader, seen: Generation) -> None:

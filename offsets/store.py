@@ -140,6 +140,12 @@ async def evict(session: OwnedSession, projection_id: int, retention: timedelta)
             raise
 
 
+async def read_offsets(session: Session, projection_id: int, source_ids: Collection[str]) -> dict[str, int]:
+    """The last handled number of those sources that have one."""
+    rows = await session.fetch(_READ, projection_id, list(source_ids))
+    return {row["source_id"]: row["seq_nr"] for row in rows}
+
+
 async def notify_handled(session: Session) -> None:
     """
     Wake those who wait for events to be handled.
@@ -193,8 +199,7 @@ class OffsetStore:
 
     async def read(self, session: Session, source_ids: Sequence[str]) -> dict[str, int]:
         """The last handled number of those sources that have one."""
-        rows = await session.fetch(_READ, self.claim.projection_id, list(source_ids))
-        return {row["source_id"]: row["seq_nr"] for row in rows}
+        return await read_offsets(session, self.claim.projection_id, source_ids)
 
     async def save_in_tx(
         self,

@@ -233,6 +233,6 @@ def _advice(mapping: TableMapping, table: str, indexes: Sequence[_Index], *, by_
 async def _page_cost(session: Session, events: str) -> float:
     page = (None, *ALL_SLICES, *Position.before(BEGINNING), END_OF_TIME, PAGE_SIZE, PAGE_BYTES)
     plan = await session.fetchval(f"EXPLAIN (FORMAT JSON) {events}", *page)
-    if isinstance(plan, str):  # psycopg has read it already
+    if isinstance(plan, str):  # of asyncpg; psycopg has parsed it already
         plan = json.loads(plan)
     return float(plan[0]["Plan"]["Total Cost"])

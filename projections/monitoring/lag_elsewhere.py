@@ -28,7 +28,6 @@ from journal import (
 __all__ = ["Unhandled", "unhandled_elsewhere"]
 
 _PAGE = 10_000
-_HANDLED = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 
 
 class Unhandled(NamedTuple):
@@ -72,10 +71,8 @@ async def unhandled_elsewhere(
         position = Position.before(min(since, default=BEGINNING))
         while page := await reader.keys(reading, position, at):
             open_ = counted.candidates(page, since)
-            stored = await session.fetch(
-                _HANDLED, status.projection_id, list({key.source_id for key in open_})
-            )
-            counted.count(open_, {row["source_id"]: row["seq_nr"] for row in stored})
+            sources = {key.source_id for key in open_}
+            counted.count(open_, await offsets.read_offsets(session, status.projection_id, sources))
             if not page.more:
                 break
             position = page[-1].position

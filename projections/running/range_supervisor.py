@@ -192,7 +192,7 @@ class RangeSupervisor:
                 await happens(self._ending, self._process.settings.heartbeat.total_seconds())
             else:
                 if again is None:
-                    raise RangeLost(f"slices {claim.slices} were claimed by another, or cut again")
+                    raise RangeLost.of(claim.slices)
                 self._runner = self._new_runner(again)
                 break
         self._claiming = False
