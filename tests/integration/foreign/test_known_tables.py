@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal import ALL_TYPES, ConnectionSettings, connect, current_events
 from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, table_log
-from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
+from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
 from tests.fixtures.pekko import GOLDEN
 
 pytest.importorskip("cbor2")
@@ -98,28 +97,11 @@ async def create(dsn: str, ddl: str) -> None:
 
 
 async def write(dsn: str, insert: str, name: str, seconds: float, seed: int) -> None:
-    chance, loop = random.Random(seed), asyncio.get_running_loop()
-    connection = await asyncpg.connect(dsn)
-    last = dict.fromkeys((name.format(f"{seed}-{n}") for n in range(4)), 0)
-    until = loop.time() + seconds
-    while loop.time() < until:
-        source, count, slow = chance.choice(list(last)), chance.randint(1, 3), chance.random()
-        transaction = connection.transaction()
-        await transaction.start()
-        if slow < 0.1:
-            await connection.execute("SELECT 1")
-            await asyncio.sleep(chance.random() * 0.3)
-        for n in range(1, count + 1):
-            await connection.execute(insert, source, last[source] + n)
-        if 0.1 <= slow < 0.2:
-            await asyncio.sleep(chance.random() * 0.3)
-        if chance.random() < 0.1:
-            await transaction.rollback()
-        else:
-            await transaction.commit()
-            last[source] += count
-        await asyncio.sleep(chance.random() * 0.02)
-    await connection.close()
+    async def rows(connection: asyncpg.Connection, source: str, last: int, count: int) -> None:
+        for n in range(last + 1, last + count + 1):
+            await connection.execute(insert, source, n)
+
+    await write_late(dsn, (name.format(f"{seed}-{n}") for n in range(4)), seconds, seed, rows)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

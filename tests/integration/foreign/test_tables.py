@@ -36,7 +36,7 @@ from journal.errors import ForeignJournalError, ReadOnlyDatabase
 from journal.foreign import Constant, Expression, TableMapping, table_log
 from journal.foreign.checking import check
 from journal.slices import ALL_SLICES
-from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
+from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
 
 FOREIGN = ConnectionSettings(foreign_journal=True)
 TABLE = """
@@ -353,31 +353,14 @@ _LOCKS = """EXISTS (
 
 
 async def write(dsn: str, seconds: float, seed: int) -> None:
-    """Insert several events in a transaction that may begin long before, stay open, or be rolled back."""
-    chance, loop = random.Random(seed), asyncio.get_running_loop()
-    connection, last = await asyncpg.connect(dsn), dict.fromkeys((f"{seed}-{n}" for n in range(5)), 0)
-    until = loop.time() + seconds
-    while loop.time() < until:
-        order, count, slow = chance.choice(list(last)), chance.randint(1, 3), chance.random()
-        transaction = connection.transaction()
-        await transaction.start()
-        if slow < 0.15:
-            await connection.execute("SELECT 1")
-            await asyncio.sleep(chance.random() * 0.5)
-        for n in range(1, count + 1):
-            await insert(connection, order, last[order] + n)
-        if 0.15 <= slow < 0.3:
-            await asyncio.sleep(chance.random() * 0.7)
-        if chance.random() < 0.1:
-            await transaction.rollback()
-        else:
-            await transaction.commit()
-            last[order] += count
-        await asyncio.sleep(chance.random() * 0.02)
-    await connection.close()
+    async def rows(connection: asyncpg.Connection, order: str, last: int, count: int) -> None:
+        for n in range(last + 1, last + count + 1):
+            await insert(connection, order, n)
+
+    await write_late(dsn, (f"{seed}-{n}" for n in range(5)), seconds, seed, rows)
 
 
-async def write_late(dsn: str, seconds: float) -> None:
+async def begin_early(dsn: str, seconds: float) -> None:
     """Insert, and commit at once, in a transaction that has begun long before."""
     connection = await asyncpg.connect(dsn)
     async with connection.transaction():
@@ -403,7 +386,7 @@ async def test_the_bound_finds_every_late_commit_and_the_wrong_ones_do_not(
     ended = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(follower.run(ended)) for follower in followers]
-        await asyncio.gather(write_late(empty_dsn, 3), *(write(empty_dsn, 6, seed) for seed in range(10)))
+        await asyncio.gather(begin_early(empty_dsn, 3), *(write(empty_dsn, 6, seed) for seed in range(10)))
         ended.set()
         await asyncio.gather(*running)
     stored = await stored_keys(foreign, '"Order log"', '"order"', "version")
