@@ -2,7 +2,7 @@
 What is stored for an event, made into JSON text.
 
 A decoder is a function from :class:`Stored` to JSON text. What it raises is the event's fault: the event is read all
-the same, and whoever wants its payload is told why it has none.
+the same, and using its payload raises an error that says why there is none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def json_text(stored: Stored) -> str:
 
 def unpacked(data: bytes) -> bytes:
     """
-    Data that may be compressed by gzip, which is told by its first bytes.
+    Data that may be compressed by gzip: its first bytes say so.
 
     Raises:
         InvalidPayload: It has more than 16 MiB when it is unpacked, or ends too early.

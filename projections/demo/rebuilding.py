@@ -53,8 +53,8 @@ class Rebuilder(Protocol):
         """
         Build a read model again, swap it in, and let live workers go on from there; after a failure it is as it was.
 
-        A copy of the table ``read_model`` is kept, as it is before the swap. ``say`` is told by any thread how far it
-        is, and first that it begins.
+        A copy of the table ``read_model`` is kept, as it is before the swap. Any thread calls ``say`` with how
+        far it is, and first that it begins.
         """
 
 
