@@ -49,6 +49,8 @@ from journal.errors import InvalidToken as InvalidToken
 from journal.errors import JournalUnavailable as JournalUnavailable
 from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
+from journal.errors import NotAllowed as NotAllowed
+from journal.errors import NotFound as NotFound
 from journal.errors import OtherSchemaVersion as OtherSchemaVersion
 from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources

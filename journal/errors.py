@@ -20,6 +20,8 @@ Errors of the journal and of everything above it.
     ├── EmbeddedServerError       the embedded PostgreSQL cannot be found, made, started or stopped
     ├── ForeignJournalError       a journal of another system cannot be read in place
     ├── LostGeneration            a token is of a state that the database is not in any more
+    ├── NotAllowed                what is asked for cannot be done with what is there now
+    ├── NotFound                  what was named is not there, or not any more
     └── SchemaError               the schema is missing, older or newer than this library
         └── OtherSchemaVersion    it is older or newer
 """
@@ -41,6 +43,8 @@ __all__ = [
     "MissingPrivilege",
     "NeedsPrimary",
     "NoAnswer",
+    "NotAllowed",
+    "NotFound",
     "OtherSchemaVersion",
     "OutOfMemory",
     "OutOfResources",
@@ -162,6 +166,39 @@ class NeedsPrimary(ReadOnlyDatabase):
 
 class LostGeneration(ProjectionsError):
     """A token was given out by a database that has gone back in time since: what it refers to may be gone."""
+
+
+class NotFound(ProjectionsError, LookupError):
+    """
+    What was named is not there, or not any more; the message says what it was.
+
+    Args:
+        message: The text for people, which names it.
+        code: ``unknown_projection``, ``unknown_group``, ``unknown_endpoint``, ``unknown_delivery``,
+            ``unknown_schedule``, ``unknown_attempt`` or ``unknown_event``; ``not_parked`` or ``not_dead`` where nothing
+            waits for a decision.
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotAllowed(ProjectionsError):
+    """
+    What is asked for cannot be done with what is there now; the message says why.
+
+    Args:
+        message: The text for people, with the reason.
+        code: ``outdated_version`` (an endpoint or a schedule has another version than the one to change: read it
+            again, and change that), ``delivery_in_flight`` (wait for its outcome), ``not_retriable`` (the endpoint is
+            disabled, or the event is gone), ``wrong_state`` (somebody has changed it meanwhile), or ``too_many`` (of
+            endpoints or schedules).
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SchemaError(ProjectionsError):

@@ -35,7 +35,6 @@ from offsets.lost_events import fit_journal as fit_journal
 from offsets.management import Mode as Mode
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
-from offsets.management import UnknownProjection as UnknownProjection
 from offsets.management import clear_offset as clear_offset
 from offsets.management import entity_types_of as entity_types_of
 from offsets.management import names as names
@@ -46,7 +45,6 @@ from offsets.management import set_offset as set_offset
 from offsets.management import set_paused as set_paused
 from offsets.management import status as status
 from offsets.management import statuses as statuses
-from offsets.parked import NotParked as NotParked
 from offsets.parked import ParkedSource as ParkedSource
 from offsets.parked import ParkedSources as ParkedSources
 from offsets.parked import parked_places as parked_places

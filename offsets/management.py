@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from journal import BEGINNING, EntityTypes, ProjectionsError, Row, Session, slice_ranges
+from journal import BEGINNING, EntityTypes, NotFound, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
 from offsets.errors import WrongJournal, own_errors
 from offsets.leases import RangeStatus, read_ranges
@@ -26,10 +26,6 @@ _SET_MODE = "SELECT projections._set_mode_v1($1, $2)"
 
 Mode: TypeAlias = Literal["live", "inline"]
 """Who handles events: workers, or those who append them in their transactions, and workers what these leave."""
-
-
-class UnknownProjection(ProjectionsError):
-    """No projection of this name has run on this database."""
 
 
 class ProjectionStatus(NamedTuple):
@@ -66,7 +62,7 @@ async def status(session: Session, name: str) -> ProjectionStatus:
     Where a projection stands.
 
     Raises:
-        UnknownProjection: None of this name has run; the error lists those that have.
+        NotFound: None of this name has run; the error lists those that have.
     """
     (found,) = await statuses(session, [name])
     return found
@@ -81,7 +77,7 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
         wanted: Their names; None for all, by name.
 
     Raises:
-        UnknownProjection: None of one of the names has run; the error lists those that have.
+        NotFound: None of one of the names has run; the error lists those that have.
     """
     rows = await _rows(session, wanted)
     ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
@@ -93,7 +89,7 @@ async def entity_types_of(session: Session, wanted: Sequence[str]) -> dict[str, 
     What projections read, by their names.
 
     Raises:
-        UnknownProjection: None of one of the names has run; the error lists those that have.
+        NotFound: None of one of the names has run; the error lists those that have.
     """
     return {
         name: EntityTypes.stored(row["entity_types"]) for name, row in (await _rows(session, wanted)).items()
@@ -105,9 +101,10 @@ async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row
     for name in wanted or ():
         if name not in rows:
             known = await names(session)
-            raise UnknownProjection(
+            raise NotFound(
                 f"no projection {name!r} has run on this database; known: {', '.join(known) or 'none'}"
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known)}",
+                "unknown_projection",
             )
     return rows
 
@@ -138,8 +135,8 @@ async def set_mode(session: Session, name: str, mode: Mode) -> None:
         mode: ``inline`` to have :class:`projections.Inline` handle what it appends; ``live`` to leave all to workers.
 
     Raises:
-        UnknownProjection: None of this name has run.
-        WrongJournal: It is to be inline, and reads a journal in another database.
+        NotFound: None of this name has run.
+        InvalidValue: It is to be inline, and reads a journal in another database.
     """
     found = await status(session, name)
     if mode == "inline" and found.journal is not None:
@@ -162,7 +159,7 @@ async def rescale(session: Session, name: str, ranges: int) -> None:
         ranges: 1 to 1024.
 
     Raises:
-        UnknownProjection: None of this name has run.
+        NotFound: None of this name has run.
         InvalidValue: ``ranges`` is not 1 to 1024.
     """
     cut = slice_ranges(ranges)
@@ -180,7 +177,7 @@ async def remove(session: Session, name: str, *, force: bool = False) -> Removed
         force: Also while workers run it: they say so, and handle nothing more of it until they are started again.
 
     Raises:
-        UnknownProjection: None of this name has run.
+        NotFound: None of this name has run.
         ProjectionRuns: Workers run it.
         DatabaseError: A rebuild of it is unfinished, or the tables that one has replaced are still there.
     """
@@ -197,7 +194,7 @@ async def set_offset(session: Session, name: str, start: datetime) -> None:
     Its read model is not touched. Running workers lose their claims and begin again.
 
     Raises:
-        UnknownProjection: None of this name has run.
+        NotFound: None of this name has run.
         ValueError: The time has no zone.
     """
     if start.tzinfo is None:

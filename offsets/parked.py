@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from journal import ProjectionsError, Session
+from journal import NotFound, Session
 from journal.limits import check_limit
 from offsets.management import status
 
@@ -24,10 +24,6 @@ WHERE projection_id = $1 AND ($2::text IS NULL OR source_id = $2) AND ($3::bigin
     AND decision = 'waiting'
 """
 _PLACES = "SELECT source_id, slice, parked_at FROM projections.parked_sources WHERE projection_id = $1"
-
-
-class NotParked(ProjectionsError):
-    """The source is not parked, or does not wait for a decision any more."""
 
 
 class ParkedSource(NamedTuple):
@@ -70,7 +66,7 @@ class ParkedSources:
 
         Raises:
             InvalidValue: The limit is out of range.
-            UnknownProjection: None of this name has run.
+            NotFound: None of this name has run.
         """
         check_limit(limit)
         number = None if projection is None else (await status(self._session, projection)).projection_id
@@ -87,12 +83,11 @@ class ParkedSources:
             source_id: The source that waits.
 
         Raises:
-            UnknownProjection: None of this name has run.
-            NotParked: The projection has not parked this source.
+            NotFound: No projection of this name has run, or it has not parked this source.
         """
         found = await self.list(projection, source_id=source_id)
         if not found:
-            raise NotParked(f"source {source_id!r} of projection {projection!r} is not parked")
+            raise NotFound(f"source {source_id!r} of projection {projection!r} is not parked", "not_parked")
         return found[0]
 
     async def retry(self, projection: str, source_id: str | None = None, *, seq_nr: int | None = None) -> int:
@@ -108,8 +103,7 @@ class ParkedSources:
             How many sources that are.
 
         Raises:
-            UnknownProjection: None of this name has run.
-            NotParked: The source that was named does not wait for a decision.
+            NotFound: No projection of this name has run, or the source that was named does not wait for a decision.
         """
         return await self._decide(projection, source_id, seq_nr, "retry")
 
@@ -126,8 +120,7 @@ class ParkedSources:
             How many sources that are.
 
         Raises:
-            UnknownProjection: None of this name has run.
-            NotParked: The source that was named does not wait for a decision.
+            NotFound: No projection of this name has run, or the source that was named does not wait for a decision.
         """
         return await self._decide(projection, source_id, seq_nr, "drop")
 
@@ -136,8 +129,9 @@ class ParkedSources:
         count = await self._session.execute(_DECIDE, found.projection_id, source_id, seq_nr, decision)
         if source_id is not None and count == 0:
             at = "" if seq_nr is None else f" at event {seq_nr}"
-            raise NotParked(
-                f"source {source_id!r} of projection {projection!r} is not waiting for a decision{at}"
+            raise NotFound(
+                f"source {source_id!r} of projection {projection!r} is not waiting for a decision{at}",
+                "not_parked",
             )
         return count
 

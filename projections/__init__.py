@@ -13,9 +13,10 @@ if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exis
 
 import journal
 from journal import *
+from journal import NotFound
 from journal.embedded import database_dsn
 from journal.schema import install
-from offsets import NotParked, ParkedSources, TransactionEnded, UnknownProjection, live_events
+from offsets import ParkedSources, TransactionEnded, live_events
 from projections.defining.batching import AtLeastOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.tables import Changes, Table, TableError
@@ -36,7 +37,7 @@ __all__ = [
     "HandlerFailed",
     "Inline",
     "InvalidHandler",
-    "NotParked",
+    "NotFound",
     "ParkedSources",
     "ProjectionFailed",
     "ReadYourWrites",
@@ -47,7 +48,6 @@ __all__ = [
     "Table",
     "TableError",
     "TransactionEnded",
-    "UnknownProjection",
     "WaitTimeout",
     "database_dsn",
     "handles",

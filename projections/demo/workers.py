@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import offsets
-from journal import NUMBER_OF_SLICES, Database, Log
-from offsets import RangeStatus, UnknownProjection
+from journal import NUMBER_OF_SLICES, Database, Log, NotFound
+from offsets import RangeStatus
 from projections.demo.child import Child, child
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
@@ -174,7 +174,7 @@ class Crew:
         return {w.pid for w in workers if w.alive and w.ranges} >= pids and await self._all_held()
 
     async def _all_held(self) -> bool:
-        with suppress(UnknownProjection):
+        with suppress(NotFound):
             ranges = [one for held in (await self._ranges()).values() for one in held]
             return all(one.alive and one.owner == one.assigned_to for one in ranges)
         return False
@@ -247,6 +247,6 @@ async def settle(database: Database, ranges: int) -> None:
             if PROJECTIONS.keys() >= set(worker.projections):
                 await offsets.leave(session, worker.owner)
         for name in PROJECTIONS:
-            with suppress(UnknownProjection):  # it is cut when it runs for the first time
+            with suppress(NotFound):  # it is cut when it runs for the first time
                 if len((await offsets.status(session, name)).ranges) != ranges:
                     await offsets.rescale(session, name, ranges)

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from journal import ProjectionsError
-from offsets import UnknownProjection, WrongJournal
+from journal import InvalidValue, NotFound, ProjectionsError
 from projections.lazy import lazy_names
 from projections.monitoring.lag import ProjectionLag as ProjectionLag
 from projections.monitoring.lag import RangeLag as RangeLag
@@ -21,9 +20,9 @@ if TYPE_CHECKING:  # those need an extra
 
 __all__, __getattr__, __dir__ = lazy_names()
 __all__ += [
+    "InvalidValue",
+    "NotFound",
     "ProjectionsError",
-    "UnknownProjection",
-    "WrongJournal",
     "projection_lag",
     "snapshot",
 ]

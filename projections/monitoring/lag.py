@@ -168,8 +168,8 @@ async def projection_lag(session: Session, name: str, *, journal: Log | None = N
         journal: The journal that it reads, where that is in another database.
 
     Raises:
-        UnknownProjection: None of this name has run; the error lists those that have.
-        WrongJournal: It reads a journal in another database that was not passed.
+        NotFound: None of this name has run; the error lists those that have.
+        InvalidValue: It reads a journal in another database that was not passed.
     """
     (found,) = await projection_lags(session, [name], journal=journal)
     return found
@@ -192,8 +192,8 @@ async def projection_lags(
         journal: What some of them read, if that is in another database; each of those takes some statements more.
 
     Raises:
-        UnknownProjection: None of one of the names has run; the error lists those that have.
-        WrongJournal: One of them reads a journal in another database that was not passed.
+        NotFound: None of one of the names has run; the error lists those that have.
+        InvalidValue: One of them reads a journal in another database that was not passed.
     """
     statuses = await offsets.statuses(session, names)
     unhandled: dict[int, dict[int, Unhandled]] = {status.projection_id: {} for status in statuses}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from journal import NUMBER_OF_SLICES, Database, ProjectionsError, Session, SliceRange
+from journal import NUMBER_OF_SLICES, Database, Session, SliceRange
 from projections.monitoring.measures import Measure
 
 Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
@@ -54,18 +54,12 @@ class Observed:
         return {}
 
 
-class ActionRefused(ProjectionsError):
-    """An action came too late: what the page has shown is so no longer."""
-
-
 class Monitored(NamedTuple):
     """What a package registers to be monitored."""
 
     look: Callable[[Session], Awaitable[Observed]]
     actions: Mapping[str, Action] = {}
     """By the names that the page calls them by."""
-    statuses: Mapping[type[ProjectionsError], int] = {}
-    """What HTTP calls the errors of the actions; 503 where it is not said."""
 
 
 @cache

@@ -61,8 +61,8 @@ async def snapshot(
         journal: What some of the projections read, if that is in another database.
 
     Raises:
-        UnknownProjection: One of them has not run.
-        WrongJournal: One of them reads a journal in another database that was not passed.
+        NotFound: One of them has not run.
+        InvalidValue: One of them reads a journal in another database that was not passed.
     """
     (now,) = await session.fetch(_NOW)
     return Snapshot(

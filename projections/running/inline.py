@@ -103,7 +103,7 @@ class Inline:
             mode: ``inline`` to have what is appended handled here; ``live`` to leave all to workers.
 
         Raises:
-            UnknownProjection: No worker has run one of them on this database yet.
+            NotFound: No worker has run one of them on this database yet.
         """
         for projection in self._projections:  # all are known, or none is changed
             await offsets.status(session, projection.name)

@@ -6,6 +6,7 @@ from journal import (
     EventIdConflict,
     InvalidEvent,
     InvalidValue,
+    NotFound,
     SchemaError,
 )
 from offsets import DatabaseWentBack
@@ -16,10 +17,8 @@ from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
 from projections.subscriptions.errors import InvalidSubscription as InvalidSubscription
 from projections.subscriptions.errors import (
     ListenerTooSlow,
-    NotDead,
     PublishFailed,
     SubscriptionLost,
-    UnknownGroup,
 )
 from projections.subscriptions.group_lag import group_lag
 from projections.subscriptions.groups import create_group
@@ -68,7 +67,7 @@ __all__ = [
     "ListenerTooSlow",
     "MatchedEvent",
     "Matching",
-    "NotDead",
+    "NotFound",
     "Publication",
     "PublishFailed",
     "Publisher",
@@ -77,7 +76,6 @@ __all__ = [
     "StreamRequest",
     "StreamSettings",
     "SubscriptionLost",
-    "UnknownGroup",
     "create_group",
     "group_lag",
     "publish",

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from journal import Database, DatabaseError, OtherSchemaVersion, ProjectionsError
+from journal import Database, DatabaseError, NotFound, OtherSchemaVersion, ProjectionsError
 from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.service import AT_ONCE, Pace, Service, log_failure
@@ -21,7 +21,7 @@ from offsets import DatabaseWentBack, RangeLost
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_batches import encode_batch, fail_batch
-from projections.subscriptions.errors import InvalidCursor, UnknownGroup
+from projections.subscriptions.errors import InvalidCursor
 from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import HeldRanges, RangeReader
@@ -157,7 +157,7 @@ class ConsumerLoop:
         await self._join_handlers()
         try:
             held = await self._ask.stay(self._numbers)
-        except (UnknownGroup, DatabaseWentBack) as error:
+        except (NotFound, DatabaseWentBack) as error:
             await self._start_over(str(error))
             return
         self._alive_at = sent_at

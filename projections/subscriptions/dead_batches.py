@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from journal import EventEnvelope, Session
+from journal import EventEnvelope, NotFound, Session
 from journal.limits import check_limit
 from projections.errors import storable
-from projections.subscriptions.errors import NotDead, own_errors
+from projections.subscriptions.errors import own_errors
 from projections.subscriptions.groups import GroupRange, cursors
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import MatchPlace
@@ -111,7 +111,7 @@ class DeadBatches:
 
         Raises:
             InvalidValue: The limit is out of range.
-            UnknownGroup: There is no such group.
+            NotFound: There is no such group.
         """
         check_limit(limit)
         rows = await self._session.fetch(_LIST, group, not waiting, limit)
@@ -128,8 +128,7 @@ class DeadBatches:
             retry_id: The number of the batch.
 
         Raises:
-            UnknownGroup: There is no such group.
-            NotDead: It is not, or not any more, a dead letter of the group.
+            NotFound: There is no such group, or it is not, or not any more, a dead letter of the group.
         """
         row = await self._session.fetchrow(_SHOW, group, retry_id)
         if row is None:
@@ -153,8 +152,8 @@ class DeadBatches:
             How many batches that are.
 
         Raises:
-            UnknownGroup: There is no such group.
-            NotDead: The batch that was named is not, or not any more, a dead letter of the group.
+            NotFound: There is no such group, or the batch that was named is not, or no longer, a dead letter
+                of the group.
         """
         return await self._decide(_RETRY, group, retry_id, waiting=waiting)
 
@@ -171,8 +170,8 @@ class DeadBatches:
             How many batches that are.
 
         Raises:
-            UnknownGroup: There is no such group.
-            NotDead: The batch that was named is not, or not any more, a dead letter of the group.
+            NotFound: There is no such group, or the batch that was named is not, or no longer, a dead letter
+                of the group.
         """
         return await self._decide(_DROP, group, retry_id, waiting=waiting)
 
@@ -184,8 +183,8 @@ class DeadBatches:
         return count
 
 
-def _not_dead(group: str, retry_id: int) -> NotDead:
-    return NotDead(f"batch {retry_id} is not a dead letter of group {group!r}, or no longer one")
+def _not_dead(group: str, retry_id: int) -> NotFound:
+    return NotFound(f"batch {retry_id} is not a dead letter of group {group!r}, or no longer one", "not_dead")
 
 
 async def fail_batch(
@@ -205,7 +204,7 @@ async def fail_batch(
 
     Without a delay it is dead. Nothing is kept when the range that it was read for is another's by now (RangeLost),
     who gets the batch from the log; or when the database has other matches by now than those that were read up to
-    ``page`` (DatabaseWentBack). UnknownGroup: the group was removed.
+    ``page`` (DatabaseWentBack). NotFound: the group was removed.
     """
     reader: tuple[Any, ...] = (None,) * 4
     if held is not None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from journal import InvalidValue, ProjectionsError
+from journal import InvalidValue, NotFound, ProjectionsError
 from journal.database import raised_as
 from journal.suggestions import did_you_mean
 from offsets import DatabaseWentBack, RangeLost
 
 
-class UnknownGroup(ProjectionsError):
-    """There is no such group: subscribe for it, or create it first."""
-
-
-def unknown_group(name: str, known: Sequence[str]) -> UnknownGroup:
+def unknown_group(name: str, known: Sequence[str]) -> NotFound:
     """The error, in the words of the database, with the groups that there are."""
     there = f"; those that there are: {', '.join(map(repr, known[:20]))}" if known else ""
-    return UnknownGroup(
-        f"there is no group {name!r}: subscribe for it, or create it first{there}{did_you_mean(name, known)}"
+    return NotFound(
+        f"there is no group {name!r}: subscribe for it, or create it first{there}{did_you_mean(name, known)}",
+        "unknown_group",
     )
 
 
@@ -29,10 +26,6 @@ class InvalidSubscription(InvalidValue):
 
 class InvalidCondition(InvalidSubscription):
     """A condition is not a single boolean expression, or does more than to look at the event and the subscription."""
-
-
-class NotDead(ProjectionsError):
-    """The batch is not among the dead letters of the group, or not any more."""
 
 
 class InvalidCursor(ProjectionsError, ValueError):
@@ -66,7 +59,7 @@ own_errors = partial(
         "PJ013": DatabaseWentBack,
         "PJ080": InvalidCondition,
         "PJ081": InvalidSubscription,
-        "PJ082": UnknownGroup,
+        "PJ082": partial(NotFound, code="unknown_group"),
         "PJ084": InvalidCursor,
     },
 )

@@ -157,7 +157,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
         name: The group; None for all groups.
 
     Raises:
-        UnknownGroup: There is none of this name; the error lists those that there are.
+        NotFound: There is none of this name; the error lists those that there are.
     """
     rows = await session.fetch(_LAG, name)
     if name is not None and not rows:

@@ -62,7 +62,7 @@ class GroupMember:
         """
         Join, or say that it is still there, with the numbers of its handlers; returns the ranges that it has.
 
-        UnknownGroup: the group was removed. DatabaseWentBack: it had joined, and the database does not know it.
+        NotFound: the group was removed. DatabaseWentBack: it had joined, and the database does not know it.
         """
         held = await self(
             poll_group, self._group, self.owner, self._lease, joined=self._joined, handlers=handlers

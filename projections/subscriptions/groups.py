@@ -108,7 +108,7 @@ async def rewind_group(session: Session, name: str, to: datetime | str) -> int:
 
     Events it gets again, from ``"beginning"`` or from a time with its zone, are matches of their own, behind what has
     matched: consumers stay, and what they have not read or failed on stays as it is. Until that is done, what comes
-    waits for it. Raises UnknownGroup, and InvalidSubscription where the time is invalid or in the future, or the
+    waits for it. Raises NotFound, and InvalidSubscription where the time is invalid or in the future, or the
     group only listens.
     """
     with own_errors():

@@ -10,12 +10,11 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from journal import Database, Session
+from journal import Database, NotAllowed, Session
 from projections.monitoring.measures import Measure, MetricTable, measures, single
-from projections.monitoring.registration import ActionRefused, Monitored, Observed, Place, Ranges, Text
+from projections.monitoring.registration import Monitored, Observed, Place, Ranges, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
 from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
-from projections.subscriptions.errors import NotDead, UnknownGroup
 from projections.subscriptions.group_lag import GroupLag, group_lag, unmatched_entity_types
 from projections.subscriptions.groups import rescale_group
 from projections.subscriptions.stopped_conditions import (
@@ -157,12 +156,11 @@ async def _release(database: Database, condition_id: _ConditionId) -> str:
     async with database.transaction() as session:
         released = await release_condition(session, condition_id)
     if not released:
-        raise ActionRefused(f"condition {condition_id} is not stopped any more")
+        raise NotAllowed(f"condition {condition_id} is not stopped any more", "wrong_state")
     return f"condition {condition_id} is asked again"
 
 
 MONITORED = Monitored(
     _look,
     {"rescale-group": _rescale, "retry-batch": _retry, "drop-batch": _drop, "release": _release},
-    {UnknownGroup: 404, NotDead: 409},
 )

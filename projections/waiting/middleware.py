@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from journal import Database, InvalidToken, LostGeneration
+from journal import Database, InvalidToken, LostGeneration, NotFound
 from journal.tokens import read_token
-from offsets import UnknownProjection
 from projections.waiting.waiter import WaitTimeout, wait_for_events
 
 __all__ = ["ReadYourWrites"]
@@ -100,7 +99,7 @@ class ReadYourWrites:
             )
         except WaitTimeout:
             return self._late(scope, "what was written cannot be read yet: ask again")
-        except UnknownProjection:
+        except NotFound:
             return self._late(scope, "what was written cannot be read yet: a projection has never run")
         except LostGeneration:
             return 409, "what was written before is gone: it was lost when the database went back in time"

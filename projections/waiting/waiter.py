@@ -24,6 +24,7 @@ from journal import (
     InvalidValue,
     Log,
     LostGeneration,
+    NotFound,
     ProjectionsError,
     Session,
     as_log,
@@ -31,7 +32,7 @@ from journal import (
 from journal.database import KeptSession
 from journal.service import AT_ONCE, Pace, Service
 from journal.tokens import AwaitedEvent, last_of_each, read_token
-from offsets import HANDLED, UnknownProjection, entity_types_of
+from offsets import HANDLED, entity_types_of
 from projections.waiting.reasons import not_in_journal, reason
 
 __all__ = ["WaitTimeout", "wait_for", "wait_for_events"]
@@ -93,7 +94,7 @@ async def wait_for(
         WaitTimeout: They have not, within the time-out; it says why: paused, parked, failing, no worker, behind, or
             not committed.
         TypeError: ``appended`` is nothing that :func:`append` returns, or ``timeout`` is not a timedelta.
-        UnknownProjection: No projection of such a name has run on this database.
+        NotFound: No projection of such a name has run on this database.
         ValueError: A projection reads other entity types than the events are of.
         InvalidValue: The text is not a token, the time-out is negative, or the journal is of another system.
         LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
@@ -281,10 +282,10 @@ class _Waiter:
         for names in {wait.projections for wait in waits}:  # mostly one: all wait for the same
             try:
                 types = await entity_types_of(session, names)
-            except UnknownProjection as error:
+            except NotFound as error:
                 for wait in waits:
                     if wait.projections == names:
-                        wait.fail(UnknownProjection(str(error)))
+                        wait.fail(NotFound(str(error), error.code))
             else:
                 for wait in waits:
                     if wait.projections == names:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from journal import EventIdConflict as EventIdConflict
     from journal import InvalidEvent as InvalidEvent
     from journal import InvalidValue as InvalidValue
+    from journal import NotAllowed as NotAllowed
+    from journal import NotFound as NotFound
     from journal import ProjectionsError as ProjectionsError
     from journal import SchemaError as SchemaError
     from projections.errors import InvalidHandler as InvalidHandler
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from projections.webhooks.endpoint_verification import verify_endpoint as verify_endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
-    from projections.webhooks.errors import NotAllowed as NotAllowed
-    from projections.webhooks.errors import NotFound as NotFound
-    from projections.webhooks.errors import OutdatedVersion as OutdatedVersion
     from projections.webhooks.errors import VerificationFailed as VerificationFailed
     from projections.webhooks.fan_out import FanOut as FanOut
     from projections.webhooks.messages import Message as Message

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from journal import Database, Row
+from journal import Database, NotFound, Row
 from journal.limits import check_limit
 from projections.webhooks.checks import check_time
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.errors import InvalidPageCursor, InvalidQuery, NotFound
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]

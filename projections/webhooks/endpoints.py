@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from journal import Database, Row
+from journal import Database, NotFound, Row
 from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoint_bounds import bounds, check_bounds
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotFound, fields_of
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
@@ -212,7 +212,7 @@ class Endpoints(TenantRows[Endpoint]):
         Raises:
             InvalidValue: A setting is unknown, or cannot be so.
             NotFound: The tenant has none of this id.
-            OutdatedVersion: It has another version: somebody has changed it meanwhile.
+            NotAllowed: It has another version: somebody has changed it meanwhile.
         """
         found = await self.get(tenant, endpoint_id)
         old = found.model_dump(include=set(EndpointSettings.model_fields))
@@ -254,7 +254,7 @@ class Endpoints(TenantRows[Endpoint]):
         Raises:
             NotFound: The tenant has none of this id.
             NotAllowed: It is none of what is expected.
-            OutdatedVersion: It has another version.
+            NotAllowed: It has another version.
         """
         allowed = None if expected is None else list(expected)
         async with self._database.session() as session:
@@ -289,7 +289,7 @@ class Endpoints(TenantRows[Endpoint]):
         Raises:
             InvalidValue: The secret is malformed, or a public key.
             NotFound: The tenant has none of this id.
-            OutdatedVersion: It has another version.
+            NotAllowed: It has another version.
         """
         if secret is None:
             newest = (await self.secrets(tenant, endpoint_id))[0]

@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from journal import InvalidValue, ProjectionsError
+from journal import InvalidValue, NotAllowed, NotFound, ProjectionsError
 from journal.database import raised_as
 
 
@@ -48,39 +48,6 @@ class InvalidPageCursor(InvalidValue):
     code = "invalid_cursor"
 
 
-class NotFound(ProjectionsError, LookupError):
-    """
-    There is no such endpoint, delivery or schedule of the tenant, or the log has no such attempt or event.
-
-    Args:
-        code: ``unknown_endpoint``, ``unknown_delivery`` or ``unknown_schedule``.
-    """
-
-    def __init__(self, message: str, code: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class NotAllowed(ProjectionsError):
-    """
-    What is asked for cannot be done with what is there now; the message says why.
-
-    Args:
-        code: ``delivery_in_flight`` (wait for its outcome), ``not_retriable`` (the endpoint is disabled, or the event
-            is gone), ``wrong_state`` (of the endpoint), or ``too_many`` (of endpoints or schedules).
-    """
-
-    def __init__(self, message: str, code: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class OutdatedVersion(ProjectionsError):
-    """An endpoint or a schedule has another version than the one to change: read it again, and change that."""
-
-    code = "outdated_version"
-
-
 class VerificationFailed(ProjectionsError, ValueError):
     """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
 
@@ -98,7 +65,7 @@ own_errors = partial(
         "PJ096": InvalidQuery,
         "PJ097": partial(NotAllowed, code="wrong_state"),
         "PJ098": partial(NotAllowed, code="too_many"),
-        "PJ099": OutdatedVersion,
+        "PJ099": partial(NotAllowed, code="outdated_version"),
     },
 )
 """Raises what the functions of webhooks raise as the errors of this module."""

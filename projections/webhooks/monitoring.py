@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from journal import Database, Session
+from journal import Database, NotAllowed, Session
 from projections.monitoring.measures import Measure, MetricTable, measures, single
-from projections.monitoring.registration import Action, ActionRefused, Monitored, Observed, Text
+from projections.monitoring.registration import Action, Monitored, Observed, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
 from projections.webhooks.deliveries import Deliveries, Delivery
 from projections.webhooks.endpoints import Endpoints, EndpointState
-from projections.webhooks.errors import NotAllowed, NotFound
 from projections.webhooks.stats import EndpointStats, WebhookTotals, endpoint_stats, webhook_totals
 
 __all__ = ["MONITORED"]
@@ -119,8 +118,9 @@ async def _drop(database: Database, endpoint: Text, event_id: Text) -> str:
 async def _retry_all(database: Database, endpoint: Text) -> str:
     retried = await Deliveries(database).retry(None, endpoint)
     if not retried:
-        raise ActionRefused(
-            f"none is sent again: {endpoint} has no dead letter whose payload is kept, or is disabled"
+        raise NotAllowed(
+            f"none is sent again: {endpoint} has no dead letter whose payload is kept, or is disabled",
+            "not_retriable",
         )
     what = "1 delivery is" if retried == 1 else f"{retried} deliveries are"
     return f"{what} sent again to {endpoint}"
@@ -136,5 +136,4 @@ MONITORED = Monitored(
         "drop-delivery": _drop,
         "retry-endpoint": _retry_all,
     },
-    {NotFound: 409, NotAllowed: 409},  # it is removed, or somebody has decided about it meanwhile
 )

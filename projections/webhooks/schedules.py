@@ -143,7 +143,7 @@ class Schedules(TenantRows[Schedule]):
             InvalidValue: A value cannot be so, there is none of that name to change, or the tenant has another
                 schedule of this name.
             NotFound: The tenant has none of this id, or no such endpoint.
-            OutdatedVersion: It has another version: somebody has changed it meanwhile.
+            NotAllowed: It has another version: somebody has changed it meanwhile.
         """
         if unknown := sorted(set(changes) - set(_CHANGEABLE)):
             raise InvalidSchedule(
@@ -172,7 +172,7 @@ class Schedules(TenantRows[Schedule]):
 
         Raises:
             NotFound: The tenant has none of this id.
-            OutdatedVersion: It has another version than the one that is named.
+            NotAllowed: It has another version than the one that is named.
         """
         return await self.change(tenant, schedule_id, {"paused": True}, version=version)
 
@@ -187,7 +187,7 @@ class Schedules(TenantRows[Schedule]):
 
         Raises:
             NotFound: The tenant has none of this id.
-            OutdatedVersion: It has another version than the one that is named.
+            NotAllowed: It has another version than the one that is named.
         """
         return await self.change(tenant, schedule_id, {"paused": False}, version=version)
 

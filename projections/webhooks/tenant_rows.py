@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
-from journal import Database, Row, Session
+from journal import Database, NotFound, Row, Session
 from journal.limits import check_limit
-from projections.webhooks.errors import InvalidQuery, NotFound, own_errors
+from projections.webhooks.errors import InvalidQuery, own_errors
 
 __all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
 
@@ -85,7 +85,7 @@ class TenantRows(ABC, Generic[T]):
 
         Raises:
             NotFound: The tenant has none of this id.
-            OutdatedVersion: It has another version than the one that is named.
+            NotAllowed: It has another version than the one that is named.
         """
         async with self._database.session() as session:
             await call(session, self._remove, tenant, row_id, version)

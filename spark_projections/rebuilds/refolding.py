@@ -78,7 +78,7 @@ async def comparable(
     """
     What a projection declares, the tables that it writes, and its number in the database.
 
-    With ``shared``, rows that several sources share can be compared, too. Raises UnknownProjection where no worker
+    With ``shared``, rows that several sources share can be compared, too. Raises NotFound where no worker
     has run it on this database yet, and NotRebuildable where its rows cannot be made again here, or another version
     of its code runs, or one that reads other entity types.
     """

@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from journal import Database, ProjectionsError
+from journal import Database, NotAllowed, ProjectionsError
 from journal.embedded import EmbeddedServer
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoint_bounds import change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
-from projections.webhooks.errors import NotAllowed, VerificationFailed
+from projections.webhooks.errors import VerificationFailed
 from projections.webhooks.messages import send
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import Secret, generate_secret, verify

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 import offsets
-from journal import Database, MissingPrivilege, ProjectionsError, hide_password
-from projections.monitoring.registration import Action, ActionRefused, Ranges, Text, registered
+from journal import Database, MissingPrivilege, NotAllowed, NotFound, ProjectionsError, hide_password
+from projections.monitoring.registration import Action, Ranges, Text, registered
 from projections.monitoring.web.csrf import CrossSite
 
 __all__ = ["Actions"]
@@ -54,12 +54,7 @@ async def _drop(database: Database, projection: Text, source_id: Text, seq_nr: i
 _ACTIONS: dict[str, Action] = {
     "pause": _pause, "resume": _resume, "rescale": _rescale, "retry": _retry, "drop": _drop,
 }  # fmt: skip
-_STATUSES: dict[type[ProjectionsError], int] = {
-    offsets.UnknownProjection: 404,
-    offsets.NotParked: 409,
-    ActionRefused: 409,
-    MissingPrivilege: 403,
-}
+_UNKNOWN = frozenset(("unknown_group", "unknown_projection"))
 
 
 class Actions:
@@ -74,10 +69,9 @@ class Actions:
     def __init__(self, database: Database, cross_site: CrossSite) -> None:
         self._database = database
         self._cross_site = cross_site
-        self._actions, self._statuses = {**_ACTIONS}, {**_STATUSES}
+        self._actions = {**_ACTIONS}
         for other in registered():
             self._actions |= other.actions
-            self._statuses |= other.statuses
         self._forms = {name: _form_of(action) for name, action in self._actions.items()}
 
     async def follow(self, request: Request) -> Response:
@@ -93,7 +87,7 @@ class Actions:
             first = error.errors(include_url=False, include_input=False)[0]
             return _failed(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "))
         except ProjectionsError as error:
-            return _failed(self._status(error), hide_password(str(error)))
+            return _failed(_status_of(error), hide_password(str(error)))
         return JSONResponse({"done": said})
 
     def _known(self, name: str) -> str:
@@ -102,8 +96,13 @@ class Actions:
             raise HTTPException(404, f"there is no action {name!r}; those there are: {there}")
         return name
 
-    def _status(self, error: ProjectionsError) -> int:
-        return next((status for kind, status in self._statuses.items() if isinstance(error, kind)), 503)
+
+def _status_of(error: ProjectionsError) -> int:
+    if isinstance(error, NotFound) and error.code in _UNKNOWN:
+        return 404
+    if isinstance(error, NotAllowed | NotFound):  # it is removed, or somebody has decided about it meanwhile
+        return 409
+    return 403 if isinstance(error, MissingPrivilege) else 503
 
 
 def _form_of(action: Action) -> type[BaseModel]:

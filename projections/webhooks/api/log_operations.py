@@ -10,12 +10,11 @@ from uuid import UUID
 
 from pydantic import Field, PlainSerializer
 
-from journal import find_event
+from journal import NotFound, find_event
 from projections.webhooks.api.endpoint_operations import EndpointView
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Call, ListPage, NoBody, Operations, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.errors import NotFound
 from projections.webhooks.log import (
     AttemptsRequest,
     AttemptWithEvent,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from journal import Database
+from journal import Database, NotFound
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
@@ -37,7 +37,6 @@ from projections.webhooks.deliveries import (
     DeliveryState,
     DeliveryWithPayload,
 )
-from projections.webhooks.errors import NotFound
 from projections.webhooks.log import AttemptsRequest, PostgresLog
 
 __all__ = ["dead", "deliveries"]

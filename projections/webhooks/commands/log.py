@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from journal import Database
+from journal import Database, NotFound
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.options import Limit, Next
@@ -25,7 +25,6 @@ from projections.terminal.output import (
     values_of,
 )
 from projections.webhooks.commands.options import whole_endpoint_id
-from projections.webhooks.errors import NotFound
 from projections.webhooks.log import (
     AttemptsRequest,
     EventsRequest,
@@ -121,7 +120,7 @@ async def show_attempt(database: Database, /, attempt_id: Annotated[str, Arg("AT
     """Show one attempt, with all that is kept of the answer."""
     found = await PostgresLog(database).retrieve_attempt(attempt_id)
     if found is None:
-        raise NotFound(f"the log has no attempt {attempt_id!r:.80}, or not any more")
+        raise NotFound(f"the log has no attempt {attempt_id!r:.80}, or not any more", "unknown_attempt")
     one = found.attempt
     known = {
         "attempt": f"{one.attempt_id} (number {one.attempt_number}{', by hand' if one.manual else ''})",
@@ -168,7 +167,7 @@ async def show_event(database: Database, /, event_id: Annotated[str, Arg("EVENT"
     """Show one event, its payload, and which endpoints it was for."""
     one = await PostgresLog(database).retrieve_event(event_id)
     if one is None:
-        raise NotFound(f"the log has no event {event_id!r:.80}, or not any more")
+        raise NotFound(f"the log has no event {event_id!r:.80}, or not any more", "unknown_event")
     known = {
         "event": one.event_id,
         "at": at(one.time),

@@ -10,7 +10,7 @@ import pytest
 import offsets
 from journal import Database, Session, SliceRange, slice_of
 from projections.monitoring import snapshot
-from projections.subscriptions import UnknownGroup, create_group, rescale_group, rewind_group, subscribe
+from projections.subscriptions import NotFound, create_group, rescale_group, rewind_group, subscribe
 from projections.subscriptions.group_lag import GroupLag, GroupState, group_lag
 from projections.subscriptions.groups import GroupRange, move_cursor, poll_group
 from projections.subscriptions.reading import settled_matches
@@ -302,7 +302,7 @@ async def test_groups_are_told_by_name_each_with_its_own_matches(group: Database
 async def test_a_group_that_there_is_not_is_an_error_that_lists_those_that_there_are(group: Database) -> None:
     async with group.session() as session:
         with pytest.raises(
-            UnknownGroup,
+            NotFound,
             match="there is no group 'x': subscribe for it, or create it first; those that there are: 'g'",
         ):
             await group_lag(session, "x")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import offsets
-from journal import Database, Event, append_sync, import_events, slice_of
+from journal import Database, Event, NotFound, append_sync, import_events, slice_of
 from journal.database import connect
 from projections import Recovery
 from projections.monitoring import projection_lag, snapshot
@@ -439,7 +439,7 @@ async def test_a_snapshot_has_all_projections_workers_and_open_writers(database:
 
 async def test_an_unknown_projection_is_told_with_those_that_are_known(database: Database) -> None:
     async with database.session() as session:
-        with pytest.raises(offsets.UnknownProjection, match="no projection 'nope' has run"):
+        with pytest.raises(NotFound, match="no projection 'nope' has run"):
             await projection_lag(session, "nope")
 
 

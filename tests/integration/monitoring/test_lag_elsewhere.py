@@ -9,7 +9,8 @@ import pytest
 
 import offsets
 from journal import Database, Log, slice_of, slice_ranges
-from projections.monitoring import WrongJournal, projection_lag, projection_lags
+from offsets import WrongJournal
+from projections.monitoring import projection_lag, projection_lags
 from tests.fixtures.projections import happen
 
 SOURCES = [f"{number * 7919:06x} {number}" for number in range(60)]

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, NotFound, connect
 from tests.fixtures.projections import (
     EFFECTS,
     caught_up,
@@ -157,5 +157,5 @@ async def test_an_impossible_number_is_refused(journal: Database, ranges: int) -
 
 
 async def test_an_unknown_projection_is_named(journal: Database) -> None:
-    with pytest.raises(offsets.UnknownProjection, match="no projection 'p'"):
+    with pytest.raises(NotFound, match="no projection 'p'"):
         await rescale(journal, 3)

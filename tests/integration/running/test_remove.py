@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import offsets
-from journal import Database, DatabaseError
+from journal import Database, DatabaseError, NotFound
 from journal.database import connect
 from projections.monitoring import snapshot
 from tests.fixtures.projections import (
@@ -79,7 +79,7 @@ async def test_its_name_begins_with_the_first_event_later(handled: Database) -> 
 
 
 async def test_one_that_nobody_knows_is_told_with_those_that_are_known(database: Database) -> None:
-    with pytest.raises(offsets.UnknownProjection, match="no projection 'p' has run"):
+    with pytest.raises(NotFound, match="no projection 'p' has run"):
         await remove(database)
 
 

@@ -18,7 +18,7 @@ from projections.subscriptions import (
     ConsumerSettings,
     InvalidSubscription,
     MatchedEvent,
-    UnknownGroup,
+    NotFound,
     create_group,
     cursors,
     rescale_group,
@@ -456,7 +456,7 @@ async def test_a_group_that_is_not_there_is_named(database: Database) -> None:
             cursors(session, "nobody"),
             peek(session, "nobody"),
         ):
-            with pytest.raises(UnknownGroup, match="there is no group 'nobody'"):
+            with pytest.raises(NotFound, match="there is no group 'nobody'"):
                 await call
 
 

@@ -17,8 +17,7 @@ from projections.subscriptions import (
     DeadBatches,
     InvalidSubscription,
     MatchedEvent,
-    NotDead,
-    UnknownGroup,
+    NotFound,
     rescale_group,
     subscribe,
 )
@@ -152,7 +151,7 @@ async def test_a_dead_letter_that_is_retried_is_handled_again_and_gone(database:
 
     assert failed.batches == [[("a", 1)]] * 3
     async with database.session() as session:
-        with pytest.raises(NotDead):
+        with pytest.raises(NotFound, match="is not a dead letter"):
             await DeadBatches(session).retry("g", dead.retry_id)
 
 
@@ -185,7 +184,7 @@ async def test_a_dead_letter_that_is_dropped_is_gone(database: Database) -> None
         (dead,) = await DeadBatches(session).list("g")
         assert await DeadBatches(session).drop("g", dead.retry_id) == 1
         for decide in (DeadBatches(session).drop, DeadBatches(session).show):
-            with pytest.raises(NotDead):
+            with pytest.raises(NotFound, match="is not a dead letter"):
                 await decide("g", dead.retry_id)
         assert await DeadBatches(session).list("g") == []
 
@@ -209,7 +208,7 @@ async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database
         await execute(database, "DELETE FROM projections.events")
         async with database.session() as session:
             (kept,) = await DeadBatches(session).list("g", waiting=True)
-            with pytest.raises(NotDead):
+            with pytest.raises(NotFound, match="is not a dead letter"):
                 await DeadBatches(session).retry("g", kept.retry_id)
             assert await DeadBatches(session).retry("g", kept.retry_id, waiting=True) == 1
         async with asyncio.timeout(30):
@@ -332,7 +331,7 @@ async def test_no_batch_that_is_kept_is_empty(database: Database) -> None:
 
 async def test_a_batch_of_a_group_that_is_not_there_is_refused(database: Database) -> None:
     async with database.session() as session:
-        with pytest.raises(UnknownGroup, match="there is no group 'nobody'"):
+        with pytest.raises(NotFound, match="there is no group 'nobody'"):
             await fail_batch(session, "nobody", "h", "[]", attempts=1, error="e", delay=SOON)
 
 

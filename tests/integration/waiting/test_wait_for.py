@@ -26,8 +26,8 @@ from projections import (
     Database,
     Event,
     EventEnvelope,
+    NotFound,
     Session,
-    UnknownProjection,
     WaitTimeout,
     append,
     handles,
@@ -263,7 +263,7 @@ class TestRefused:
     async def test_a_projection_that_never_ran(self, database: Database) -> None:
         await caught_up(database, recording())
 
-        with pytest.raises(UnknownProjection, match="known: p"):
+        with pytest.raises(NotFound, match="known: p"):
             await wait_for(database, "q", await write(database, "a"))
 
     async def test_a_projection_of_another_type(self, database: Database) -> None:

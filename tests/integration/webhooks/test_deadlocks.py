@@ -9,11 +9,10 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
-from journal import ConnectionSettings, Database, Session, connect
+from journal import ConnectionSettings, Database, NotAllowed, NotFound, Session, connect
 from projections.webhooks.claims import reap
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.errors import NotAllowed, NotFound
 from projections.webhooks.retry_policy import RetryPolicy
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import execute, fetchval, until

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, DatabaseError, InvalidValue, connect
+from journal import ConnectionSettings, Database, DatabaseError, InvalidValue, NotAllowed, NotFound, connect
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.errors import NotAllowed, NotFound
 from projections.webhooks.sender import HttpSender, Reply
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond, unused_port

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import Database, NotAllowed
 from journal.partitions import partitions
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries
-from projections.webhooks.errors import NotAllowed
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
 from tests.fixtures.projections import caught_up, execute, fetchval

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from journal import Database, DatabaseError, RawJson
-from projections.webhooks.errors import InvalidSchedule, NotFound
+from journal import Database, DatabaseError, NotFound, RawJson
+from projections.webhooks.errors import InvalidSchedule
 from projections.webhooks.schedules import Schedule, Schedules
 from projections.webhooks.ticks import send_claimed, send_due
 from tests.fixtures.projections import execute, fetchval

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import Database, NotAllowed
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.errors import OutdatedVersion
 from projections.webhooks.schedules import Schedules
+from tests.fixtures.webhooks import coded
 from tests.fixtures.webhooks_api import Api, Rows
 
 ACTIONS = {
@@ -119,7 +119,9 @@ async def test_the_library_minds_versions_too(database: Database, acmes: Rows) -
     await endpoints.change("acme", acmes.endpoint_id, {"gzip": True}, version=seen.version)
 
     with pytest.raises(
-        OutdatedVersion, match=f"has version {seen.version + 1}, not {seen.version}: read it again"
+        NotAllowed,
+        match=f"has version {seen.version + 1}, not {seen.version}: read it again",
+        check=coded("outdated_version"),
     ):
         await endpoints.change("acme", acmes.endpoint_id, {"gzip": False}, version=seen.version)
 
@@ -131,9 +133,9 @@ async def test_the_library_minds_versions_of_schedules_too(database: Database, a
 
     assert (changed.version, changed.missed) == (seen.version + 1, "all")
     said = f"schedule '{its}' has version {seen.version + 1}, not {seen.version}: read it again"
-    with pytest.raises(OutdatedVersion, match=said):
+    with pytest.raises(NotAllowed, match=said, check=coded("outdated_version")):
         await schedules.change("acme", its, {"missed": "skip"}, version=seen.version)
     for late in (schedules.pause, schedules.resume, schedules.remove):
-        with pytest.raises(OutdatedVersion, match=said):
+        with pytest.raises(NotAllowed, match=said, check=coded("outdated_version")):
             await late("acme", its, version=seen.version)
     assert await schedules.get("acme", its) == changed
