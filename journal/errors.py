@@ -17,9 +17,9 @@ Errors of the journal and of everything above it.
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
+    ├── DatabaseWentBack          the database is in an earlier state than one that was seen
     ├── EmbeddedServerError       the embedded PostgreSQL cannot be found, made, started or stopped
     ├── ForeignJournalError       a journal of another system cannot be read in place
-    ├── LostGeneration            a token is of a state that the database is not in any more
     ├── NotAllowed                what is asked for cannot be done with what is there now
     ├── NotFound                  what was named is not there, or not any more
     └── SchemaError               the schema is missing, older or newer than this library
@@ -32,6 +32,7 @@ __all__ = [
     "AppendConflict",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DatabaseWentBack",
     "EmbeddedServerError",
     "EventIdConflict",
     "ForeignJournalError",
@@ -39,7 +40,6 @@ __all__ = [
     "InvalidPayload",
     "InvalidToken",
     "InvalidValue",
-    "LostGeneration",
     "MissingPrivilege",
     "NeedsPrimary",
     "NoAnswer",
@@ -140,6 +140,14 @@ class JournalUnavailable(DatabaseUnavailable):
     """The database of a journal that is not in the one of the read models cannot be reached, or was lost."""
 
 
+class DatabaseWentBack(ProjectionsError):
+    """
+    The database is in an earlier state than one that was seen: a fail-over has lost commits, or it was restored.
+
+    What was remembered of it, such as a token or a place, may name what is gone: begin again with what is stored.
+    """
+
+
 class NoAnswer(DatabaseUnavailable):
     """A statement took longer than it may; its connection was dropped, and its outcome is unknown."""
 
@@ -162,10 +170,6 @@ class ReadOnlyDatabase(DatabaseError):
 
 class NeedsPrimary(ReadOnlyDatabase):
     """A standby answered, and what was asked for is known to the primary alone."""
-
-
-class LostGeneration(ProjectionsError):
-    """A token was given out by a database that has gone back in time since: what it refers to may be gone."""
 
 
 class NotFound(ProjectionsError, LookupError):

@@ -10,7 +10,6 @@ if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exis
 from offsets.deduplication import BatchVerdicts as BatchVerdicts
 from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict
-from offsets.errors import DatabaseWentBack as DatabaseWentBack
 from offsets.errors import OffsetOvertaken as OffsetOvertaken
 from offsets.errors import ProjectionRuns as ProjectionRuns
 from offsets.errors import RangeLost as RangeLost

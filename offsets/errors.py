@@ -4,7 +4,6 @@ Errors of offsets.
     ProjectionsError
     ├── RangeLost               another worker has claimed the slice range
     ├── OffsetOvertaken         a source does not stand where the batch begins
-    ├── DatabaseWentBack        the database is not what it was when it was looked at last
     ├── TransactionEnded        a handler ended the transaction of its batch
     ├── ProjectionRuns          workers run the projection that is to be removed
     ├── WrongEntityType         this version of the projection reads other entity types
@@ -16,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Self
 
-from journal import InvalidEvent, InvalidValue, ProjectionsError, SliceRange
+from journal import DatabaseWentBack, InvalidEvent, InvalidValue, ProjectionsError, SliceRange
 from journal.database import raised_as
 
 
@@ -31,14 +30,6 @@ class RangeLost(ProjectionsError):
 
 class OffsetOvertaken(ProjectionsError):
     """A source does not stand where the batch begins: nothing of it was committed."""
-
-
-class DatabaseWentBack(ProjectionsError):
-    """
-    The database is in an earlier state than one that was seen: a fail-over has lost commits, or it was restored.
-
-    What was remembered of it is worth nothing: the range, or the reader, begins again with what is stored.
-    """
 
 
 class TransactionEnded(ProjectionsError):

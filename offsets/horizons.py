@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from journal import ProjectionsError, Session
-from offsets.errors import DatabaseWentBack, RangeLost
+from journal import DatabaseWentBack, ProjectionsError, Session
+from offsets.errors import RangeLost
 from offsets.store import Claim, OffsetStore
 
 _SAVE_HORIZONS = """

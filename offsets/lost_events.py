@@ -17,6 +17,7 @@ from typing import NamedTuple
 from journal import (
     BEGINNING,
     END_OF_TIME,
+    DatabaseWentBack,
     Generation,
     OwnedSession,
     Row,
@@ -26,7 +27,7 @@ from journal import (
     read_source,
 )
 from journal.writers import NO_IMPORTS
-from offsets.errors import DatabaseWentBack, RangeLost, WrongJournal
+from offsets.errors import RangeLost, WrongJournal
 from offsets.store import Claim
 
 _LIFE = """

@@ -16,11 +16,11 @@ from journal import *
 from journal import NotFound
 from journal.embedded import database_dsn
 from journal.schema import install
-from offsets import ParkedSources, TransactionEnded, live_events
+from offsets import ParkedSources, live_events
 from projections.defining.batching import AtLeastOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.tables import Changes, Table, TableError
-from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
+from projections.errors import InvalidHandler, ProjectionFailed
 from projections.failing.recovery import Recovery
 from projections.failing.retries import Backoff, Retries
 from projections.running.inline import Inline
@@ -34,7 +34,6 @@ __all__ = [
     "Backoff",
     "Changes",
     "Group",
-    "HandlerFailed",
     "Inline",
     "InvalidHandler",
     "NotFound",
@@ -47,7 +46,6 @@ __all__ = [
     "StatusObserver",
     "Table",
     "TableError",
-    "TransactionEnded",
     "WaitTimeout",
     "database_dsn",
     "handles",

@@ -4,8 +4,8 @@ Errors of running projections.
     ProjectionsError
     ├── InvalidHandler      a projection class is not declared as it must be
     ├── PoolTooSmall        too few connections to run projections with
-    ├── HandlerFailed       a handler raised; names the event
-    └── ProjectionFailed    recovery gave up; the range restarts from its stored offset
+    └── ProjectionFailed    an event could not be handled; the message names it
+        └── HandlerFailed   in an attempt, after which recovery decides
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ class PoolTooSmall(ProjectionsError, ValueError):
     """Projections cannot run with so few connections; the message says how many they need."""
 
 
-class HandlerFailed(ProjectionsError):
+class ProjectionFailed(ProjectionsError):
     """
-    A handler could not handle an event, or a batch could not be written.
+    An event could not be handled, or what its handler wants could not be written: the message names it.
+
+    Nothing after it was handled.
+    """
+
+
+class HandlerFailed(ProjectionFailed):
+    """
+    An attempt at an event, or at a batch, has failed: recovery decides what is done.
 
     Args:
         message: Why the handler or the database refused it.
@@ -33,10 +41,6 @@ class HandlerFailed(ProjectionsError):
     def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message)
         self.index = index
-
-
-class ProjectionFailed(ProjectionsError):
-    """An event could not be handled and its recovery says to stop: nothing after it was handled."""
 
 
 def describe(envelope: EventEnvelope) -> str:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from journal import InvalidValue as InvalidValue
     from journal import ProjectionsError as ProjectionsError
     from projections import TableError as TableError
-    from spark_projections.archive.files import ArchiveError as ArchiveError
     from spark_projections.archive.history import read_history as read_history
     from spark_projections.engine.session import spark_running as spark_running
-    from spark_projections.engine.session import spark_session as spark_session
     from spark_projections.errors import RebuildError as RebuildError
     from spark_projections.rebuilds.options import RebuildOptions as RebuildOptions
     from spark_projections.rebuilds.rebuilding import rebuild as rebuild

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Self
 
 from journal.database import Row, Session
-from journal.errors import LostGeneration
+from journal.errors import DatabaseWentBack
 
 _GENERATION = "SELECT * FROM projections.generation_v1()"
 _TOKEN = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,8})\.([0-9a-f]{1,16})")
@@ -76,8 +76,8 @@ class Generation:
         Check what :meth:`token` made, perhaps of an earlier state of this database.
 
         Raises:
-            LostGeneration: What it was given out with may be gone: it is of another timeline or cluster, or of a state
-                that this database has not reached.
+            DatabaseWentBack: What it was given out with may be gone: it is of another timeline or cluster, or of a
+                state that this database has not reached.
             ValueError: It is no such token.
         """
         found = _TOKEN.fullmatch(token)
@@ -87,14 +87,14 @@ class Generation:
             )
         system, timeline, position = (int(part, 16) for part in found.groups())
         if system != self.system % 2**64:
-            raise LostGeneration(f"it was given out by another database cluster; {_BEGIN_AGAIN}")
+            raise DatabaseWentBack(f"it was given out by another database cluster; {_BEGIN_AGAIN}")
         if timeline != self.timeline:
-            raise LostGeneration(
+            raise DatabaseWentBack(
                 f"it was given out on timeline {timeline} of the database, which is now on timeline {self.timeline} "
                 f"(after a fail-over or a restore); {_BEGIN_AGAIN}"
             )
         if position > self.position:
-            raise LostGeneration(
+            raise DatabaseWentBack(
                 f"it was given out when the database's log was at {_lsn(position)}, and it is at {_lsn(self.position)} "
                 f"now (after a restore, or this is a replica that is behind); {_BEGIN_AGAIN}"
             )

@@ -126,7 +126,7 @@ class Inline:
             expected_seq_nr: As for :func:`projections.append`.
 
         Raises:
-            HandlerFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
+            ProjectionFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
             DatabaseError: No transaction is open, or the database refused. Of a deadlock, a serialization failure or a
                 time limit (SQLSTATE 40P01, 40001, 55P03, 57014): roll back, and run the transaction again.
             DatabaseUnavailable: The connection was lost; nothing is committed.
@@ -154,7 +154,7 @@ class Inline:
 
         Raises:
             InvalidHandler: Handlers of a projection are asynchronous.
-            HandlerFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
+            ProjectionFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
             ProjectionsError: Otherwise as for :meth:`append`.
         """
         for projection in self._projections:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 import offsets
-from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
+from journal import DatabaseWentBack, KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
 from journal.schema import check_version
 from journal.service import Service, log_failure
 from journal.tasks import running
@@ -176,9 +176,7 @@ class Membership:
         )
         if self._process.beats.went_back:
             for ranges in asked.values():
-                ranges.start_again(
-                    offsets.DatabaseWentBack("the database has lost a heartbeat of this worker")
-                )
+                ranges.start_again(DatabaseWentBack("the database has lost a heartbeat of this worker"))
         for heartbeat in told:
             self._ranges[heartbeat.projection_id].told(heartbeat, sent_at)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 
 from journal import (
     Backtracking,
+    DatabaseWentBack,
     EventEnvelope,
     HeadReader,
     IntervalBacktracking,
@@ -34,15 +35,7 @@ from journal import (
     generation,
 )
 from journal.tasks import happens
-from offsets import (
-    AheadOfJournal,
-    Claim,
-    DatabaseWentBack,
-    OffsetState,
-    OffsetStore,
-    Progress,
-    fit_journal,
-)
+from offsets import AheadOfJournal, Claim, OffsetState, OffsetStore, Progress, fit_journal
 from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind, Projection
 from projections.errors import ProjectionFailed

@@ -7,10 +7,17 @@ import logging
 from contextlib import suppress
 
 import offsets
-from journal import DatabaseError, DatabaseUnavailable, JournalUnavailable, ProjectionsError, SchemaError
+from journal import (
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseWentBack,
+    JournalUnavailable,
+    ProjectionsError,
+    SchemaError,
+)
 from journal.database import Fault, fault_of, sqlstate_of
 from journal.tasks import end, happens
-from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
+from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.defining.handlers import Projection
 from projections.defining.tables import TableError
 from projections.errors import said, storable

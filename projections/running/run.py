@@ -87,7 +87,7 @@ async def run(
             journal; or a discovery is to read a journal elsewhere.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
-        TransactionEnded: A handler commits or rolls back by itself.
+        ProjectionsError: A handler commits or rolls back by itself.
         TableError: A table does not fit what a table handler declares.
         ValueError: The database lends fewer than four connections, or that of the journal fewer than two.
         DatabaseUnavailable: At the start; later the database is waited for.

@@ -3,20 +3,19 @@
 from journal import (
     DatabaseError,
     DatabaseUnavailable,
+    DatabaseWentBack,
     EventIdConflict,
     InvalidEvent,
     InvalidValue,
     NotFound,
     SchemaError,
 )
-from offsets import DatabaseWentBack
 from projections.errors import InvalidHandler
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.dead_batches import DeadBatches
 from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
 from projections.subscriptions.errors import InvalidSubscription as InvalidSubscription
 from projections.subscriptions.errors import (
-    ListenerTooSlow,
     PublishFailed,
     SubscriptionLost,
 )
@@ -64,7 +63,6 @@ __all__ = [
     "InvalidValue",
     "Listener",
     "ListenerSettings",
-    "ListenerTooSlow",
     "MatchedEvent",
     "Matching",
     "NotFound",

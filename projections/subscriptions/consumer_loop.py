@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from journal import Database, DatabaseError, NotFound, OtherSchemaVersion, ProjectionsError
+from journal import Database, DatabaseError, DatabaseWentBack, NotFound, OtherSchemaVersion, ProjectionsError
 from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.service import AT_ONCE, Pace, Service, log_failure
-from offsets import DatabaseWentBack, RangeLost
+from offsets import RangeLost
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_batches import encode_batch, fail_batch

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from journal import InvalidValue, NotFound, ProjectionsError
+from journal import DatabaseWentBack, InvalidValue, NotFound, ProjectionsError
 from journal.database import raised_as
 from journal.suggestions import did_you_mean
-from offsets import DatabaseWentBack, RangeLost
+from offsets import RangeLost
 
 
 def unknown_group(name: str, known: Sequence[str]) -> NotFound:
@@ -40,12 +40,12 @@ class PublishFailed(ProjectionsError):
     """A publisher had accepted what could not be stored; its ``__cause__`` is the first error."""
 
 
-class ListenerTooSlow(ProjectionsError):
-    """One who listens took events slower than they came, and was ended: what has come since is lost to it."""
-
-
 class SubscriptionLost(ProjectionsError):
-    """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
+    """Somebody listened, and does no longer: what has come since is lost to it. Listen again."""
+
+
+class ListenerTooSlow(SubscriptionLost):
+    """Events came faster than they were taken, and the buffer was full."""
 
 
 class ListenerClosed(SubscriptionLost):

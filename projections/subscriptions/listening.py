@@ -208,8 +208,8 @@ class Listening:
         The next event.
 
         Raises:
-            ListenerTooSlow: The buffer was full.
-            SubscriptionLost: Somebody removed the subscription, or the process was cut off for so long that it expired.
+            SubscriptionLost: The buffer was full; or somebody removed the subscription, or it expired while the process
+                was cut off. What has come since is lost to this loop: listen again.
             DatabaseWentBack: After a fail-over or a restore the database lacks what was given: listen again.
         """
         await self.join()

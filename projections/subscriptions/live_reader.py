@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from journal import (
     Database,
+    DatabaseWentBack,
     KeptSession,
     MissingPrivilege,
     OwnedSession,
@@ -29,7 +30,6 @@ from journal import (
 )
 from journal.service import AT_ONCE, Pace, Service
 from journal.tasks import end
-from offsets import DatabaseWentBack
 from projections.subscriptions.errors import SubscriptionLost
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace, last_place, look, read_on

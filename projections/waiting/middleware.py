@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from journal import Database, InvalidToken, LostGeneration, NotFound
+from journal import Database, DatabaseWentBack, InvalidToken, NotFound
 from journal.tokens import read_token
 from projections.waiting.waiter import WaitTimeout, wait_for_events
 
@@ -101,7 +101,7 @@ class ReadYourWrites:
             return self._late(scope, "what was written cannot be read yet: ask again")
         except NotFound:
             return self._late(scope, "what was written cannot be read yet: a projection has never run")
-        except LostGeneration:
+        except DatabaseWentBack:
             return 409, "what was written before is gone: it was lost when the database went back in time"
         finally:
             self._places += 1

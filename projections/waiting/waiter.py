@@ -20,10 +20,10 @@ from journal import (
     AppendedEvents,
     Database,
     DatabaseUnavailable,
+    DatabaseWentBack,
     EntityTypes,
     InvalidValue,
     Log,
-    LostGeneration,
     NotFound,
     ProjectionsError,
     Session,
@@ -97,7 +97,7 @@ async def wait_for(
         NotFound: No projection of such a name has run on this database.
         ValueError: A projection reads other entity types than the events are of.
         InvalidValue: The text is not a token, the time-out is negative, or the journal is of another system.
-        LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
+        DatabaseWentBack: The events are gone: after a fail-over or a restore, the database does not have them.
     """
     if not isinstance(timeout, timedelta):
         raise TypeError(f"timeout must be a timedelta, such as timedelta(seconds=5), not {timeout!r:.80}")
@@ -177,7 +177,7 @@ class _Wait:
         self.types.pop(event, None)
         if event.timeline != timeline:
             self.fail(
-                LostGeneration(
+                DatabaseWentBack(
                     f"event {event.seq_nr} of source {event.source_id!r} is not in the journal: it was appended on "
                     f"timeline {event.timeline} of the database, which is on timeline {timeline} now (after a "
                     "fail-over or a restore)"

@@ -244,7 +244,7 @@ def read_history(
         options: More options of the data source, such as ``splits``.
 
     Raises:
-        ArchiveError: There is no archive, or one of its files is gone.
+        ProjectionsError: There is no archive, or one of its files is gone.
         DatabaseError: The database refused, or cannot be reached.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is

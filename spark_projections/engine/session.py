@@ -51,23 +51,7 @@ def spark_session(
     app_name: str = "slice-projections",
     conf: Mapping[str, str] = _NO_SETTINGS,
 ) -> SparkSession:
-    """
-    Give a session to work with: the running one as it is, else a new one.
-
-    The master, name and settings of a running session stay. In a program under ``spark-submit`` the values given
-    there win over the ones that this library would set.
-
-    Args:
-        master: Where Spark runs, such as ``local[4,4]`` (cores, attempts), ``spark://host:7077``, ``yarn``. Default:
-            what ``spark-submit`` says, else ``local[*,4]``.
-        app_name: The name shown in Spark's own tools.
-        conf: More of Spark's settings; they win over everything else. Keep passwords out: Spark's event log
-            holds settings.
-
-    Raises:
-        ProjectionsError: PySpark is missing or not of version 4.3 or a later 4, there is no Java that Spark runs on, or
-            Java did not come up.
-    """
+    """Give a session to work with, as :func:`spark_running` does, and leave it running."""
     _check_version()
     if (context := _running_context()) is not None:
         logger.info(
@@ -85,15 +69,21 @@ def spark_running(
     conf: Mapping[str, str] = _NO_SETTINGS,
 ) -> Iterator[SparkSession]:
     """
-    Give a session for the length of a block, as :func:`spark_session` does; stop it at the end unless it ran before.
+    Give a session for the length of a block: the running one as it is, else a new one, which is stopped at the end.
+
+    The master, name and settings of a running session stay. In a program under ``spark-submit`` the values given
+    there win over the ones that this library would set.
 
     Args:
-        master: Where Spark runs, such as ``local[2]``.
-        app_name: The name that Spark shows for it.
-        conf: Settings of Spark by their names.
+        master: Where Spark runs, such as ``local[4,4]`` (cores, attempts), ``spark://host:7077``, ``yarn``. Default:
+            what ``spark-submit`` says, else ``local[*,4]``.
+        app_name: The name shown in Spark's own tools.
+        conf: More of Spark's settings; they win over everything else. Keep passwords out: Spark's event log
+            holds settings.
 
     Raises:
-        ProjectionsError: As ``spark_session`` does.
+        ProjectionsError: PySpark is missing or not of version 4.3 or a later 4, there is no Java that Spark runs on, or
+            Java did not come up.
     """
     _check_version()
     if _running_context() is not None:

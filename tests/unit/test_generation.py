@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journal import Generation, LostGeneration
+from journal import DatabaseWentBack, Generation
 
 BEFORE = Generation(3, datetime(2026, 1, 1, tzinfo=UTC), 5_000, -7)
 OTHERS = {
@@ -42,7 +42,7 @@ def test_a_token_is_good_after_a_clean_restart_and_later_in_the_same_log() -> No
     ],
 )
 def test_a_token_of_what_may_be_gone_is_refused(now: Generation, says: str) -> None:
-    with pytest.raises(LostGeneration, match=says):
+    with pytest.raises(DatabaseWentBack, match=says):
         now.check(BEFORE.token())
 
 

@@ -15,9 +15,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
-from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
+from journal import DatabaseUnavailable, DatabaseWentBack, OwnedSession, ProjectionsError, hide_password
 from journal.tasks import running
-from offsets import DatabaseWentBack
 from projections.http.asgi import Send
 from projections.http.server_sent_events import EventWriter, frame
 from projections.subscriptions.errors import ListenerClosed

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
-from journal import Generation, LostGeneration
+from journal import DatabaseWentBack, Generation
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.records import AttemptsRequest, ListRequest, LogPage
 
@@ -113,7 +113,7 @@ class Cursors:
             return
         try:
             self.generation.check(token)
-        except LostGeneration as error:
+        except DatabaseWentBack as error:
             raise InvalidPageCursor(
                 f"the cursor is of a state of the database that may be gone: {error}"
             ) from error

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import offsets
-from journal import Database, Event, append
-from offsets import DatabaseWentBack, RangeLost
+from journal import Database, DatabaseWentBack, Event, append
+from offsets import RangeLost
 from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, subscribe
 from projections.subscriptions.dead_batches import (
     DeadBatches,

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from journal import Database, PollPacing
-from offsets import DatabaseWentBack
+from journal import Database, DatabaseWentBack, PollPacing
 from projections.subscriptions import Listener, ListenerSettings, Matching, SubscriptionLost, unsubscribe
 from projections.subscriptions.matching import _Interests
 from tests.fixtures.going_back import go_back, remember

@@ -7,17 +7,16 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import ALL_SLICES, Database, EntityTypes, EventEnvelope, generation, read_source
-from offsets import (
-    Beats,
+from journal import (
+    ALL_SLICES,
+    Database,
     DatabaseWentBack,
-    OffsetOvertaken,
-    OffsetStore,
-    Progress,
-    RangeLost,
-    Registered,
-    Worker,
+    EntityTypes,
+    EventEnvelope,
+    generation,
+    read_source,
 )
+from offsets import Beats, OffsetOvertaken, OffsetStore, Progress, RangeLost, Registered, Worker
 from tests.fixtures.projections import execute, fetchval, happen
 
 LEASE = timedelta(seconds=10)

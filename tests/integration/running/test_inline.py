@@ -18,9 +18,9 @@ from projections import (
     AtLeastOnce,
     Event,
     EventEnvelope,
-    HandlerFailed,
     Inline,
     InvalidHandler,
+    ProjectionFailed,
     Session,
     handles,
     handles_group,
@@ -89,7 +89,7 @@ class TestEveryConnection:
         try:
             async with way(dsn) as caller:
                 with pytest.raises(
-                    HandlerFailed, match=r"inline, projection 'p', event 'Happened' of .* number -1"
+                    ProjectionFailed, match=r"inline, projection 'p', event 'Happened' of .* number -1"
                 ):
                     await caller.call(TWINS, [event("a"), event("b", -1)])
         except Exception:  # noqa: BLE001 - some drivers say that this cannot commit, others roll back
@@ -477,7 +477,7 @@ class TestHandlersByStatements:
                         raise
 
         async with by_asyncpg(dsn) as caller:
-            with pytest.raises(HandlerFailed, match="division by zero"):
+            with pytest.raises(ProjectionFailed, match="division by zero"):
                 await Inline(Catching).append(caller.connection, [event()])
 
         assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 0
@@ -578,7 +578,7 @@ async def test_a_name_of_a_table_means_what_it_means_to_the_role(journal: Databa
 async def test_a_temporary_table_in_the_place_of_one_is_refused(journal: Database, dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE TEMPORARY TABLE counts (source_id text PRIMARY KEY, n int, last int)")
-        with pytest.raises(HandlerFailed, match="counts is a temporary table here"):
+        with pytest.raises(ProjectionFailed, match="counts is a temporary table here"):
             TWINS[1](connection, [event()])
     await inline(journal, event())
 

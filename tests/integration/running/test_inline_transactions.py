@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
 from journal import Database, DatabaseError, DatabaseUnavailable
-from projections import Changes, EventEnvelope, HandlerFailed, Inline, Session, Table, handles, projection
+from projections import Changes, EventEnvelope, Inline, ProjectionFailed, Session, Table, handles, projection
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.repairing import repair, verify
@@ -78,7 +78,7 @@ class TestSavepoints:
     async def test_a_handler_that_fails_is_undone_by_one(self, journal: Database, dsn: str, way: Way) -> None:
         async with way(dsn) as caller:
             await caller.execute("SAVEPOINT one")
-            with pytest.raises(HandlerFailed):
+            with pytest.raises(ProjectionFailed):
                 await caller.call(TWINS, [event("a"), event("b", -1)])
             with pytest.raises(Exception, match="aborted"):
                 await caller.execute("SELECT 1")
@@ -247,7 +247,7 @@ class TestOneConnection:
         await mode(journal, "inline", "q")
         with suppress(Exception):
             async with way(dsn) as caller:
-                with pytest.raises(HandlerFailed):
+                with pytest.raises(ProjectionFailed):
                     await Inline(Gathering).append(caller.connection, [event()])
                 await asyncio.sleep(0.1)
 

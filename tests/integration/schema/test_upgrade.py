@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from journal import Database, DatabaseError, Event, SchemaError, append, connect, schema
+from journal import Database, DatabaseError, DatabaseWentBack, Event, SchemaError, append, connect, schema
 from journal.schema import installing
-from offsets import DatabaseWentBack, ParkedSources
+from offsets import ParkedSources
 from projections.interests.filters import compile_filter
 from projections.interests.json_values import read_json
 from projections.interests.topics import parse_topics

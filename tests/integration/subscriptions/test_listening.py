@@ -28,13 +28,12 @@ from projections.subscriptions import (
     InvalidSubscription,
     Listener,
     ListenerSettings,
-    ListenerTooSlow,
     MatchedEvent,
     SubscriptionLost,
     live_reader,
     subscribe,
 )
-from projections.subscriptions.errors import InvalidCondition, ListenerClosed
+from projections.subscriptions.errors import InvalidCondition, ListenerClosed, ListenerTooSlow
 from projections.subscriptions.listening import Listening
 from projections.subscriptions.reading import SettledMatches, settled_matches
 from projections.subscriptions.settled_matches import Settled

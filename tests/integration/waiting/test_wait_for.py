@@ -16,9 +16,9 @@ from journal import (
     AppendedEvents,
     ConnectionSettings,
     DatabaseUnavailable,
+    DatabaseWentBack,
     InvalidToken,
     InvalidValue,
-    LostGeneration,
     connect,
 )
 from offsets import HANDLED, set_paused
@@ -289,7 +289,7 @@ class TestRefused:
         lost = appended._replace(seq_nr=2, timeline=7)
 
         with pytest.raises(
-            LostGeneration, match="appended on timeline 7 of the database, which is on timeline 1 now"
+            DatabaseWentBack, match="appended on timeline 7 of the database, which is on timeline 1 now"
         ):
             await wait_for(database, "p", lost.token)
 
