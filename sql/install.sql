@@ -7,6 +7,7 @@
 \ir tables/schema_versions.sql
 \ir tables/sources.sql
 \ir tables/events.sql
+\ir tables/partition_settings.sql
 \ir tables/imports.sql
 \ir tables/projections.sql
 \ir tables/journals.sql
@@ -43,7 +44,6 @@
 \ir tables/webhook_log_ids.sql
 \ir tables/webhook_events.sql
 \ir tables/webhook_attempts.sql
-\ir tables/partition_settings.sql
 \ir functions/maintenance/_partition_bounds_v1.sql
 \ir views/partitions.sql
 \ir functions/journal/slice_of_v1.sql
@@ -79,6 +79,7 @@
 \ir functions/journal/_poll_writers_v1.sql
 \ir functions/journal/writers_in_flight_v1.sql
 \ir functions/journal/notify_appended_v1.sql
+\ir functions/maintenance/_hooks_v1.sql
 \ir functions/maintenance/_partitioned_table_v1.sql
 \ir functions/maintenance/_missing_partitions_v1.sql
 \ir functions/maintenance/_create_partition_v1.sql
@@ -193,8 +194,21 @@
 \ir functions/subscriptions/_match_history_v1.sql
 \ir functions/subscriptions/_finish_history_v1.sql
 \ir functions/subscriptions/rewind_group_v1.sql
-\ir functions/maintenance/_group_holders_v1.sql
-\ir functions/maintenance/_projection_holders_v1.sql
+\ir functions/offsets/_projection_holders_v1.sql
+\ir functions/offsets/_hook_holders_projections_v1.sql
+\ir functions/offsets/_hook_unread_projections_v1.sql
+\ir functions/offsets/_hook_locks_projections_v1.sql
+\ir functions/offsets/_hook_places_projections_v1.sql
+\ir functions/subscriptions/_group_holders_v1.sql
+\ir functions/subscriptions/_hook_holders_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_unread_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_locks_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_places_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_drop_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_maintain_subscriptions_v1.sql
+\ir functions/webhooks/_forget_logged_ids_v1.sql
+\ir functions/webhooks/_hook_holders_webhooks_v1.sql
+\ir functions/webhooks/_hook_maintain_webhooks_v1.sql
 \ir functions/maintenance/_retention_holders_v1.sql
 \ir functions/maintenance/partition_holders_v1.sql
 \ir functions/maintenance/_lock_within_v1.sql
@@ -204,7 +218,7 @@
 \ir functions/maintenance/_passed_ranges_v1.sql
 \ir functions/maintenance/_pass_restored_v1.sql
 \ir functions/maintenance/_read_restored_v1.sql
-\ir functions/webhooks/_forget_logged_ids_v1.sql
+\ir functions/maintenance/_clean_v1.sql
 \ir functions/maintenance/_maintenance_steps_v1.sql
 \ir functions/maintenance/maintain_v1.sql
 \ir functions/maintenance/_take_turn_v1.sql

@@ -1,15 +1,16 @@
 """
-One run of maintenance: partitions made ahead, old ones dropped, subscriptions expired.
+One run of maintenance: partitions made ahead, old ones dropped, and what other parts remove that nobody uses.
 
 Every step is a short transaction of its own, so a run may be killed at any time, and the next one goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from journal.database import Database
+from journal.database import Database, Session
 from journal.partitions.dropping import Archive, DroppedPartition, drop_closed
 from journal.partitions.listing import Partition
 from journal.partitions.making import MaintainedPartition, Patience, make_partitions
@@ -18,9 +19,7 @@ from journal.schema import check_version
 
 __all__ = ["Maintained", "maintain"]
 
-_EXPIRE = "SELECT projections._expire_subscriptions_v1()"
-_FORGET = "SELECT projections._forget_conditions_v1()"
-_FORGET_IDS = "SELECT projections._forget_logged_ids_v1()"
+_CLEAN = "SELECT c.part, c.removed FROM projections._clean_v1() AS c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +31,13 @@ class Maintained:
         made: Partitions that were made, or could not be.
         dropped: Partitions that were dropped, or could not be.
         kept: Partitions whose retention is over, and that something still needs.
-        expired: How many subscriptions were removed that nobody used.
+        removed: How much that nobody used any more, by part of the library: of ``subscriptions``, what expired.
     """
 
     made: tuple[MaintainedPartition, ...]
     dropped: tuple[DroppedPartition, ...]
     kept: tuple[Partition, ...]
-    expired: int
+    removed: Mapping[str, int]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -59,7 +58,7 @@ async def maintain(
     pause: timedelta = timedelta(seconds=1),
 ) -> Maintained:
     """
-    Make missing partitions, drop those that nobody needs any more, and let unused subscriptions expire.
+    Make missing partitions, drop those that nobody needs any more, and have other parts remove what nobody uses.
 
     Goes by the settings in the database (:func:`change_partition_settings`). Two runs at once do not collide, and
     nobody waits behind one for longer than the lock timeout. The connected role must own the schema.
@@ -93,9 +92,15 @@ async def maintain(
         made += await make_partitions(database, table, *own, patience=patience)
     dropped, kept = await drop_closed(database, force=force, archive=archive, patience=patience)
     async with database.session() as session:
-        expired = int(await session.fetchval(_EXPIRE))
-        await session.fetchval(_FORGET)
-        # In pieces: a transaction that removes a day's ids would be long.
-        while await session.fetchval(_FORGET_IDS):
-            pass
-    return Maintained(tuple(made), tuple(dropped), tuple(kept), expired)
+        removed = await _clean(session)
+    return Maintained(tuple(made), tuple(dropped), tuple(kept), removed)
+
+
+async def _clean(session: Session) -> dict[str, int]:
+    """Have all removed that nobody uses, in pieces: a transaction that removes that of a day would be long."""
+    removed: dict[str, int] = {}
+    while True:
+        piece = {row["part"]: row["removed"] for row in await session.fetch(_CLEAN)}
+        removed = {part: removed.get(part, 0) + count for part, count in piece.items()}
+        if not any(piece.values()):
+            return removed

@@ -177,7 +177,7 @@ def _run_values(done: Maintained) -> dict[str, object]:
         "partitions": [_values(each) for each in done.made],
         "dropped": [_dropped_values(each) for each in done.dropped],
         "kept": [partition_values(each) for each in done.kept],
-        "expired": done.expired,
+        "removed": done.removed,
     }
 
 
@@ -188,8 +188,9 @@ def _lines(done: Maintained) -> Iterator[str]:
     for partition in done.kept:
         holders = ", ".join(printable(str(holder)) for holder in partition.holders)
         yield f"kept: {printable(partition.name)}, {span(partition)}: {holders}"
-    if done.expired:
-        yield f"{done.expired:,} subscriptions expired"
+    for part, removed in done.removed.items():
+        if removed:
+            yield f"{part}: {removed:,} removed that nobody used"
 
 
 def _dropped_lines(dropped: DroppedPartition) -> Iterator[str]:

@@ -335,3 +335,7 @@ CREATE TABLE projections.journals (
     CONSTRAINT name_is_plain CHECK (name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$' AND name <> 'journal'),
     CONSTRAINT one_place CHECK (num_nonnulls(dsn, dsn_variable) = 1)
 );
+-- Whoever has a table with partitions in time says so by its settings.
+ALTER TABLE projections.partition_settings
+DROP CONSTRAINT table_is_partitioned_by_time,
+ADD CONSTRAINT table_is_partitioned CHECK (pg_get_partkeydef(to_regclass(format('projections.%I', table_name))) IS NOT NULL);

@@ -74,7 +74,15 @@ BEGIN
         projections._read_restored_v1,
         projections._passed_ranges_v1,
         projections._pass_restored_v1,
-        projections._forget_logged_ids_v1
+        projections._hook_locks_projections_v1,
+        projections._hook_places_projections_v1,
+        projections._hook_locks_subscriptions_v1,
+        projections._hook_places_subscriptions_v1,
+        projections._hook_drop_subscriptions_v1,
+        projections._forget_logged_ids_v1,
+        projections._hook_maintain_subscriptions_v1,
+        projections._hook_maintain_webhooks_v1,
+        projections._clean_v1
     FROM projections_worker;
 END;
 $$;

@@ -16,3 +16,7 @@ CREATE TABLE IF NOT EXISTS projections.matches (
 
 -- Takes what no other partition takes: a missed maintenance run never stops matching.
 CREATE TABLE IF NOT EXISTS projections.matches_default PARTITION OF projections.matches DEFAULT;
+
+-- What matched is kept for a week, and until it is read.
+INSERT INTO projections.partition_settings (table_name, retention) VALUES ('matches', '7 days')
+ON CONFLICT (table_name) DO NOTHING;

@@ -52,3 +52,7 @@ $$;
 
 -- Takes what no other partition takes: a missed maintenance run never stops a delivery.
 CREATE TABLE IF NOT EXISTS projections.webhook_attempts_default PARTITION OF projections.webhook_attempts DEFAULT;
+
+-- How it was delivered is kept for a month.
+INSERT INTO projections.partition_settings (table_name, retention) VALUES ('webhook_attempts', '30 days')
+ON CONFLICT (table_name) DO NOTHING;

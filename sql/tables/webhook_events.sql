@@ -33,3 +33,7 @@ $$;
 
 -- Takes what no other partition takes: a missed maintenance run never stops a delivery.
 CREATE TABLE IF NOT EXISTS projections.webhook_events_default PARTITION OF projections.webhook_events DEFAULT;
+
+-- What was delivered is kept for a month.
+INSERT INTO projections.partition_settings (table_name, retention) VALUES ('webhook_events', '30 days')
+ON CONFLICT (table_name) DO NOTHING;

@@ -1,5 +1,5 @@
--- The time partitions of all tables with their real bounds, from the catalogue: a bound that is not there is NULL, and the
--- default partition has none. One that is in slice order has the index that _cluster_partition_v1 makes: dropping that
+-- The time partitions of all tables in partition_settings with their real bounds, from the catalogue: a bound that is not there is
+-- NULL, and the default partition has none. One that is in slice order has the index that _cluster_partition_v1 makes: dropping that
 -- index asks for doing it again. The rows are an estimate, of ANALYZE or of the statistics, whichever has seen more.
 CREATE OR REPLACE VIEW projections.partitions AS
 SELECT
@@ -20,4 +20,4 @@ INNER JOIN pg_catalog.pg_partitioned_table AS t ON p.oid = t.partrelid
 INNER JOIN pg_catalog.pg_inherits AS i ON p.oid = i.inhparent
 INNER JOIN pg_catalog.pg_class AS c ON i.inhrelid = c.oid
 CROSS JOIN LATERAL projections._partition_bounds_v1(c.oid) AS b
-WHERE p.relnamespace = 'projections'::regnamespace AND p.relname IN ('events', 'matches', 'webhook_events', 'webhook_attempts');
+WHERE p.relnamespace = 'projections'::regnamespace AND p.relname IN (SELECT s.table_name FROM projections.partition_settings AS s);

@@ -19,6 +19,7 @@ OWN = {
     "spark_projections": "rebuild_parts rebuild_tables rebuilds",
 }
 """By package, the tables and views that its SQL may name."""
+PARTS = ("subscriptions", "webhooks")
 OTHERS = {
     "offsets/leases.py": "schema_versions",
     "offsets/verification.py": "sources",
@@ -83,6 +84,23 @@ def test_the_journal_names_no_table_of_packages_above_it() -> None:
         for file in (ROOT / "journal").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and node.value in STORED and above.fullmatch(node.value)
+    }
+
+    assert found == set()
+
+
+def test_the_sql_of_the_journal_names_nothing_of_packages_above_it() -> None:
+    """Neither a table nor a function: what these have to do is in functions with the names of hooks."""
+    sql = ROOT / "sql"
+    theirs = re.compile("|".join(OWN[f"projections/{part}"] for part in PARTS).replace(" ", "|"))
+    above = {table for table in STORED if theirs.fullmatch(table)}
+    above |= {file.stem for part in PARTS for file in (sql / "functions" / part).glob("*.sql")}
+    files = [file for part in ("journal", "maintenance") for file in (sql / "functions" / part).glob("*.sql")]
+    found = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in [*files, sql / "views/partitions.sql", sql / "tables/partition_settings.sql"]
+        for name in re.findall(r"\w+", re.sub(r"--.*", "", file.read_text()))
+        if name in above
     }
 
     assert found == set()

@@ -1,9 +1,9 @@
 -- Drops a closed partition that nothing keeps (partition_holders_v1); returns the bytes that it took. Run it in a
 -- transaction of its own, at READ COMMITTED, with lock_timeout set as for _create_partition_v1.
--- With p_force, also one that projections, rebuilds or groups still need: never one whose retention is not over. With
+-- With p_force, also one whose rows somebody has not read: never one whose retention is not over. With
 -- p_archived, one that is to be archived first: that many rows of it are archived.
--- Who needs it is asked before the locks that others wait for, as long as that takes; under them, only whether that has changed:
--- projections by their horizons, and that no range of a group stands before where it was. Nothing there grows with data.
+-- Who needs it is asked before the locks that others wait for, as long as that takes; under them, only whether somebody has gone
+-- back from the place where he stood. Nothing there grows with data.
 -- Detaching and dropping are one transaction: a run that is killed leaves the partition whole. It could not be detached
 -- concurrently, for the table has a default partition. docs/decisions/retention.md
 -- PJ070: there is no such partition. PJ071: something keeps it. PJ072: it has changed since it was archived.
@@ -18,8 +18,8 @@ DECLARE
     _partition projections.partitions;
     _held text;
     _rows bigint;
-    _last_match bigint;
-    _before projections.group_ranges[];
+    _before jsonb;
+    _locks text[];
 BEGIN
     -- What others have committed before the locks below were had must be seen.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -40,18 +40,17 @@ BEGIN
             RAISE EXCEPTION 'partition % has % rows, of which % are archived', p_name, _rows, p_archived USING ERRCODE = 'PJ072';
         END IF;
     END IF;
-    IF _partition.table_name = 'matches' THEN
-        EXECUTE format('SELECT max(m.match_id) FROM %s AS m', _partition.relation::regclass) INTO _last_match;
-    END IF;
-    _before := ARRAY(SELECT r FROM projections.group_ranges AS r);
+    EXECUTE format(
+        'SELECT jsonb_object_agg(h.part || '' '' || h.range, h.place) FROM (%s) AS h', projections._hooks_v1('places', '$1')
+    ) INTO _before USING _partition;
     SELECT string_agg(concat_ws(' ', nullif(h.holder, ''), h.reason), ', ' ORDER BY h.kind, h.holder) INTO _held
     FROM projections.partition_holders_v1(p_name) AS h
     WHERE CASE h.kind WHEN 'retention' THEN TRUE WHEN 'archive' THEN p_archived IS NULL ELSE NOT p_force END;
     IF _held IS NULL THEN
         -- Whoever would come to need it waits, too: registered, set back, or rebuilt. And whoever reads the table.
-        PERFORM projections._lock_within_v1(ARRAY[
-            'projections.projections IN SHARE MODE', 'projections.rebuilds IN SHARE MODE',
-            'projections.subscription_groups IN SHARE MODE', 'projections.group_ranges IN SHARE MODE',
+        EXECUTE format('SELECT array_agg(h.name || '' IN SHARE MODE'') FROM (%s) AS h (part, name)', projections._hooks_v1('locks'))
+        INTO _locks;
+        PERFORM projections._lock_within_v1(_locks || ARRAY[
             format('ONLY projections.%I IN ACCESS EXCLUSIVE MODE', _partition.table_name)
         ] || ARRAY(
             SELECT p.relation::regclass || ' IN ACCESS EXCLUSIVE MODE' FROM projections.partitions AS p
@@ -63,10 +62,7 @@ BEGIN
         RAISE EXCEPTION 'partition % is kept: %', p_name, _held USING ERRCODE = 'PJ071';
     END IF;
 
-    IF _last_match IS NOT NULL THEN
-        -- A group whose cursor lies before cannot tell by itself that something is missing.
-        UPDATE projections.subscription_groups AS g SET dropped_until = _last_match WHERE g.dropped_until < _last_match;
-    END IF;
+    EXECUTE projections._hooks_v1('drop', '$1') USING _partition;
     -- What was to take its place: _cluster_partition_v1.
     IF to_regclass('projections.events_copy_of_' || _partition.relation) IS NOT NULL THEN
         EXECUTE format('DROP TABLE projections.%I', 'events_copy_of_' || _partition.relation);

@@ -15,7 +15,9 @@ BEGIN
     WHERE t.partrelid = to_regclass(format('projections.%I', p_table));
     IF NOT FOUND THEN
         RAISE EXCEPTION '% is not a table with partitions in time', quote_literal(p_table)
-        USING ERRCODE = 'PJ070', HINT = 'There are events, matches, webhook_events and webhook_attempts.';
+        USING ERRCODE = 'PJ070', HINT = (
+            SELECT format('There are %s.', string_agg(s.table_name, ', ' ORDER BY s.table_name)) FROM projections.partition_settings AS s
+        );
     END IF;
 END;
 $$;

@@ -1,5 +1,5 @@
--- Does one step of maintenance, if there is one that can be done now: makes a partition, drops one, or with neither, lets
--- subscriptions expire that nobody uses. Returns the step, with the rows moved or the bytes freed, and each that could not
+-- Does one step of maintenance, if there is one that can be done now: makes a partition, drops one, or with neither, has
+-- other parts of the library remove what nobody uses. Returns the step, with the rows moved or the bytes freed, and each that could not
 -- be done with its problem, and whether it did not get a lock; nothing when all is done, or another run is at work.
 -- Call it again and again, each time in a transaction of its own. It goes by partition_settings alone, so that whoever runs
 -- projections may call it (SECURITY DEFINER): its owner's rights make and drop partitions, and nothing that a caller says
@@ -44,6 +44,6 @@ BEGIN
         RETURN NEXT;
         EXIT WHEN _waits = 3;
     END LOOP;
-    PERFORM projections._expire_subscriptions_v1(), projections._forget_conditions_v1(), projections._forget_logged_ids_v1();
+    PERFORM projections._clean_v1();
 END;
 $$;

@@ -84,6 +84,24 @@ CALLS = {
     "_group_holders_v1": "SELECT projections._group_holders_v1()",
     "_projection_holders_v1": "SELECT projections._projection_holders_v1()",
     "_lock_within_v1": "SELECT projections._lock_within_v1('{projections.rebuilds IN SHARE MODE}')",
+    "_hooks_v1": "SELECT projections._hooks_v1('holders')",
+    "_hook_holders_projections_v1": "SELECT projections._hook_holders_projections_v1()",
+    "_hook_unread_projections_v1": "SELECT projections._hook_unread_projections_v1(p) "
+    "FROM projections.partitions AS p",
+    "_hook_locks_projections_v1": "SELECT projections._hook_locks_projections_v1()",
+    "_hook_places_projections_v1": "SELECT projections._hook_places_projections_v1(p) "
+    "FROM projections.partitions AS p",
+    "_hook_holders_subscriptions_v1": "SELECT projections._hook_holders_subscriptions_v1()",
+    "_hook_unread_subscriptions_v1": "SELECT projections._hook_unread_subscriptions_v1(p) "
+    "FROM projections.partitions AS p",
+    "_hook_locks_subscriptions_v1": "SELECT projections._hook_locks_subscriptions_v1()",
+    "_hook_places_subscriptions_v1": "SELECT projections._hook_places_subscriptions_v1(p) "
+    "FROM projections.partitions AS p",
+    "_hook_drop_subscriptions_v1": "SELECT projections._hook_drop_subscriptions_v1(p) FROM projections.partitions AS p",
+    "_hook_maintain_subscriptions_v1": "SELECT projections._hook_maintain_subscriptions_v1()",
+    "_hook_holders_webhooks_v1": "SELECT projections._hook_holders_webhooks_v1()",
+    "_hook_maintain_webhooks_v1": "SELECT projections._hook_maintain_webhooks_v1()",
+    "_clean_v1": "SELECT projections._clean_v1()",
     "_newly_held_v1": "SELECT projections._newly_held_v1(p, '{}') FROM projections.partitions AS p",
     "_retention_holders_v1": "SELECT projections._retention_holders_v1()",
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",

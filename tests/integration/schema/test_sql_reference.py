@@ -81,9 +81,13 @@ async def test_no_function_is_left_that_nothing_calls_and_no_reference_names(dat
         for part in ("functions", "tables", "views")
         for path in (ROOT / "sql" / part).rglob("*.sql")
     ]
-    used = set(re.findall(r"\b\w+_v\d+\b", "\n".join([*python, *sql])))
+    texts = "\n".join([*python, *sql])
+    used = set(re.findall(r"\b\w+_v\d+\b", texts))
+    called = "|".join(re.findall(r"_hooks_v1\('(\w+)'", texts))
+    hooks = re.compile(rf"_hook_({called})_\w+_v1")
 
-    assert sorted((await _functions(database)).keys() - used - written().keys()) == []
+    left = (await _functions(database)).keys() - used - written().keys()
+    assert [name for name in sorted(left) if not hooks.fullmatch(name)] == []
 
 
 async def _functions(database: Database) -> dict[str, Function]:
