@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -29,21 +30,24 @@ class NotRegistered(ProjectionsError):
     """The installation does not have an entry point of this version of the code; the message says what to do."""
 
 
-def registered(group: str, name: str) -> Any:
+@cache
+def registered(group: str, name: str | None = None) -> Sequence[Any]:
     """
-    Load what another package registers by an entry point.
+    Load what other packages register by entry points.
 
     Args:
         group: Of entry points, as in pyproject.toml.
-        name: Of the entry point.
+        name: Load this one alone; None for all of the group, in the order of their names.
 
     Raises:
         NotRegistered: The installation has no such entry point.
-        ImportError: It cannot be imported, for instance because an extra is missing.
+        ImportError: One cannot be imported, for instance because an extra is missing.
     """
-    for point in entry_points(group=group, name=name):
-        return point.load()
-    raise NotRegistered(
-        f"the installation has no entry point {name!r} of {group!r}: it is of another version than the code. "
-        "Install slice-projections again"
-    )
+    points = sorted(entry_points(group=group) if name is None else entry_points(group=group, name=name))
+    if not points:
+        which = f"of {group!r}" if name is None else f"{name!r} of {group!r}"
+        raise NotRegistered(
+            f"the installation has no entry point {which}: it is of another version than the code. "
+            "Install slice-projections again"
+        )
+    return [point.load() for point in points]

@@ -192,7 +192,7 @@ def _run(dsn: str | None, read_side: str | None, options: Options, *, spark: boo
 def _batching() -> AbstractContextManager[Rebuilder]:
     """What rebuilds on Spark, for the length of a block."""
     try:
-        spark_batch = registered("projections.demos", "spark")
+        (spark_batch,) = registered("projections.demos", "spark")
     except ImportError as error:
         raise DemoError(
             f"--spark needs packages that are not installed ({error}): pip install 'slice-projections[demo,spark]'"

@@ -23,14 +23,12 @@ from journal.partitions import (
     Maintained,
     MaintainedPartition,
     cluster,
-    schedule,
 )
 from journal.partitions import maintain as maintain_database
 from journal.service import Service
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra, registered
 from projections.terminal.commands import AsJson, Dsn, Opt, derived
-from projections.terminal.connection import visit_session
 from projections.terminal.options import check_no_address
 from projections.terminal.output import Answer, picked, printable
 from projections.terminal.signals import stopped_by_signals
@@ -92,7 +90,6 @@ def maintain(
     *,
     run: _Run,
     every: Annotated[timedelta | None, _Every] = None,
-    pg_cron: Annotated[bool, Opt("Have pg_cron do it, or print the statement that does so.")] = False,
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> Answer:
@@ -103,7 +100,8 @@ def maintain(
     whose retention is over are dropped when every projection and every group has read them. Writers and readers go
     on meanwhile. `projections partitions` shows and changes the settings. Connect as the role that owns the schema.
 
-    `projections worker` does this by itself, and so does pg_cron; it may run in several places at once.
+    `projections worker` does this by itself, and so does pg_cron after `projections partitions schedule`; it may run in
+    several places at once.
 
     With --force, what has not been read is dropped too; the output says how much was lost, and for whom.
 
@@ -113,21 +111,12 @@ def maintain(
     Exit code 1 when something could not be done: run it again later; nothing is lost until then. With --every it is 0
     after SIGTERM, and 130 after SIGINT (Ctrl-C).
     """
-    if pg_cron:
-        return _scheduled(dsn)
     with database_dsn(dsn) as database:
         archive = None if run.target is None else _archive(database, run.target)
         if every is None:
             return asyncio.run(_once(database, run, archive))
         code = asyncio.run(_again(database, run, archive, every, as_json=as_json))
     raise click.exceptions.Exit(code)
-
-
-def _scheduled(dsn: str | None) -> Answer:
-    job = visit_session(dsn, schedule)
-    where = "pg_cron is not in this database: run this in the one that it is in"
-    said = "scheduled: one step a minute" if job.scheduled else where
-    return Answer(picked(job, "statement", "scheduled"), [f"{job.statement};"], note=said)
 
 
 def _archive(dsn: str, target: str) -> Archive:
@@ -137,7 +126,7 @@ def _archive(dsn: str, target: str) -> Archive:
         hook: Archive = load_callable(target)
         return hook
     with from_extra("arrow"):
-        keeper = registered("projections.archives", "parquet")
+        (keeper,) = registered("projections.archives", "parquet")
     return partial(keeper, dsn, Path(target).absolute())
 
 

@@ -16,6 +16,7 @@ from journal.partitions import (
     partition_settings,
 )
 from journal.partitions import partitions as read_partitions
+from journal.partitions import schedule as schedule_maintenance
 from projections.durations import Duration, duration_text
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
@@ -58,7 +59,7 @@ def _check(options: Mapping[str, Any]) -> None:
 @click.group(cls=ListGroup)
 def partitions() -> None:
     """
-    List the time partitions, and what keeps each; change how those of a table are kept.
+    List the time partitions, and what keeps each; change how those of a table are kept, and by whom.
 
     \b
       projections partitions                       of all tables
@@ -66,6 +67,7 @@ def partitions() -> None:
       projections partitions change events --interval 12h --ahead 14
       projections partitions change events --retention 90d
       projections partitions change matches --retention 2d
+      projections partitions schedule              have pg_cron run `projections maintain`
 
     TABLE is events, the journal; matches, what matched for groups of subscribers; webhook_events or
     webhook_attempts, the delivery log of webhooks. Without the name of a command it is `list`.
@@ -109,6 +111,21 @@ async def change(
         session, table, interval=interval, ahead=ahead, retention=retention, archive_first=archive_first
     )
     return await _settings(session, table)
+
+
+@partitions.command()
+@derived
+async def schedule(session: Session, /) -> Answer:
+    """
+    Have pg_cron do what `projections maintain` does, one step a minute; running it again changes nothing.
+
+    Where pg_cron is in another database, the statement to run there is printed. Connect as the role that owns the
+    schema.
+    """
+    job = await schedule_maintenance(session)
+    where = "pg_cron is not in this database: run this in the one that it is in"
+    note = "scheduled: one step a minute" if job.scheduled else where
+    return Answer(picked(job, "statement", "scheduled"), [f"{job.statement};"], note=note)
 
 
 async def _settings(session: Session, table: str | None) -> Answer:

@@ -208,7 +208,8 @@ def _matching(options: _Options) -> Discovery | None:
     """What matches events with subscriptions, as that package registers it."""
     if not options.subscriptions:
         return None
-    discovery: Discovery = registered("projections.discoveries", "subscriptions")(options.ranges)
+    (found,) = registered("projections.discoveries", "subscriptions")
+    discovery: Discovery = found(options.ranges)
     return discovery
 
 

@@ -6,11 +6,9 @@ Each entry point names a :class:`Monitored`. Nothing here needs an extra: a snap
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field
@@ -62,7 +60,5 @@ class Monitored(NamedTuple):
     """By the names that the page calls them by."""
 
 
-@cache
-def registered() -> Sequence[Monitored]:
-    """All that is registered, in the order of the names of the entry points."""
-    return [point.load() for point in sorted(entry_points(group="projections.monitoring"))]
+GROUP = "projections.monitoring"
+"""The group of entry points that name what is monitored."""

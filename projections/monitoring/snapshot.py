@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import offsets
 from journal import Log, Session
+from projections.extras import registered
 from projections.monitoring.lag import ProjectionLag, projection_lags
-from projections.monitoring.registration import Observed, registered
+from projections.monitoring.registration import GROUP, Observed
 
 _NOW = "SELECT clock_timestamp() AS at, current_database()::text AS database"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
@@ -71,7 +72,7 @@ async def snapshot(
         await offsets.workers(session),
         await open_writers(session),
         now["database"],
-        [await one.look(session) for one in registered()] if everything else (),
+        [await one.look(session) for one in registered(GROUP)] if everything else (),
     )
 
 

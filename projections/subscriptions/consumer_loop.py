@@ -64,7 +64,7 @@ class ConsumerLoop:
         self._service = Service(
             f"group {group}", self._step, restart=self._restart, failed=self._failed,
             goes_on=lambda: not self._stopping or bool(self._ranges or self._redelivery.running),
-            grace=settings.stop_timeout.total_seconds(),
+            grace=settings.grace.total_seconds(),
         )  # fmt: skip
         changed = self._service.wake
         self._ranges = HeldRanges(group, settings, changed)
@@ -86,7 +86,7 @@ class ConsumerLoop:
             if not ended:
                 log.warning(
                     "group %s: handlers did not end within %.1f s: they are cancelled, and what they had comes again",
-                    self._group, self._settings.stop_timeout.total_seconds(), extra=self._extra("stop_timeout"),
+                    self._group, self._settings.grace.total_seconds(), extra=self._extra("stop_timeout"),
                 )  # fmt: skip
         finally:
             await self._leave()

@@ -34,7 +34,7 @@ class ConsumerSettings(LeaseSettings):
     handler_timeout: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
     """A call of a handler that takes longer is cancelled, and has failed; a handler may have a limit of its own."""
 
-    stop_timeout: timedelta = Field(default=timedelta(seconds=30), gt=_NONE)
+    grace: timedelta = Field(default=timedelta(seconds=30), gt=_NONE)
     """How long a stop waits for what handlers have begun with."""
 
     pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points as registered
 from typing import Any, NamedTuple
 
 import click
@@ -14,6 +13,7 @@ import click
 from journal import InvalidValue, ProjectionsError
 from journal.database import hide_password
 from journal.suggestions import did_you_mean
+from projections.extras import registered
 
 __all__ = ["INTERRUPTED", "CommandGroup", "ComparingCommand", "LazyCommand", "ListGroup", "exit_code_of"]
 
@@ -105,8 +105,8 @@ class CommandGroup(click.Group):
         """Its own commands, then those of other packages, whose mappings are imported here."""
         found = dict(self._own)
         if self._entry_points is not None:
-            for point in sorted(registered(group=self._entry_points)):
-                found.update((name, one) for name, one in point.load().items() if name not in found)
+            for commands in registered(self._entry_points):
+                found.update((name, one) for name, one in commands.items() if name not in found)
         return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -230,7 +230,7 @@ class _Deliverer:
     async def _drain(self, storing: asyncio.Task[None]) -> None:
         """Wait for requests on their way, give back those that take too long, and store the outcome of all."""
         if self._in_flight:
-            await asyncio.wait(self._in_flight, timeout=self._settings.stop_timeout.total_seconds())
+            await asyncio.wait(self._in_flight, timeout=self._settings.grace.total_seconds())
         await end(*self._in_flight)
         await self._outcomes.flush(storing)
 

@@ -33,14 +33,6 @@ _LIST = f"""
 SELECT {_COLUMNS} FROM projections.webhook_deliveries AS d
 WHERE {_WHERE} AND d.delivery_id < $7 ORDER BY d.delivery_id DESC LIMIT $8
 """
-_NEWEST_DEAD = f"""
-SELECT {_COLUMNS} FROM unnest($1::text[]) AS e (endpoint_id)
-CROSS JOIN LATERAL (
-    SELECT * FROM projections.webhook_deliveries AS own
-    WHERE own.endpoint_id = e.endpoint_id AND own.state = 'dead' ORDER BY own.delivery_id DESC LIMIT $2
-) AS d
-ORDER BY d.delivery_id DESC LIMIT $3
-"""
 _PLACE = """
 SELECT delivery_id FROM projections.webhook_deliveries
 WHERE endpoint_id = $1 AND event_id = $2 AND ($3::text IS NULL OR tenant = $3)
@@ -149,25 +141,6 @@ class Deliveries:
         last = await self._place(which.tenant, next) if next else 2**63 - 1
         async with self._database.session() as session:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
-        return [Delivery(*row.values()) for row in rows]
-
-    async def newest_dead(
-        self, endpoint_ids: Sequence[str], *, each: int, limit: int = 100
-    ) -> Sequence[Delivery]:
-        """
-        Dead letters of endpoints, the newest first: ``each`` of one of them at most, and ``limit`` in all.
-
-        Args:
-            endpoint_ids: The endpoints whose dead letters are wanted.
-            each: The largest number of deliveries of one endpoint.
-            limit: The largest number of deliveries to return, 1 to 1,000.
-
-        Raises:
-            InvalidValue: The limit is out of range.
-        """
-        check_limit(limit, InvalidQuery)
-        async with self._database.session() as session:
-            rows = await session.fetch(_NEWEST_DEAD, list(endpoint_ids), each, limit)
         return [Delivery(*row.values()) for row in rows]
 
     async def show(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:

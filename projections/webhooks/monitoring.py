@@ -10,9 +10,16 @@ from journal import Database, NotAllowed, Session
 from projections.monitoring.measures import Measure, MetricTable, measures, single
 from projections.monitoring.registration import Action, Monitored, Observed, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
-from projections.webhooks.deliveries import Deliveries, Delivery
+from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints, EndpointState
-from projections.webhooks.stats import EndpointStats, WebhookTotals, endpoint_stats, webhook_totals
+from projections.webhooks.stats import (
+    DeadDelivery,
+    EndpointStats,
+    WebhookTotals,
+    endpoint_stats,
+    newest_dead,
+    webhook_totals,
+)
 
 __all__ = ["MONITORED"]
 
@@ -60,12 +67,12 @@ class _Webhooks(Observed):
 
     async def page(self, database: Database) -> dict[str, Any]:
         stats: Sequence[EndpointStats] = ()
-        dead: Sequence[Delivery] = ()
+        dead: Sequence[DeadDelivery] = ()
         if self.totals.endpoints:
             async with database.session() as session:
                 stats = await endpoint_stats(session, sample=_SAMPLE, most=LISTED)
-        if given_up := [one.endpoint_id for one in stats if one.dead]:
-            dead = await Deliveries(database).newest_dead(given_up, each=DEAD_LISTED, limit=LISTED)
+                if given_up := [one.endpoint_id for one in stats if one.dead]:
+                    dead = await newest_dead(session, given_up, DEAD_LISTED, LISTED)
         return {
             "webhooks": self.totals._asdict(),
             "endpoints": [_endpoint(one) for one in stats],
@@ -89,7 +96,7 @@ def _endpoint(one: EndpointStats) -> dict[str, Any]:
     return {"id": one.endpoint_id, **shown(one, names)}
 
 
-def _dead_delivery(one: Delivery) -> dict[str, Any]:
+def _dead_delivery(one: DeadDelivery) -> dict[str, Any]:
     ids = {"id": one.delivery_id, "endpoint": one.endpoint_id, "event": one.event_id}
     died = {"code": one.last_code, "died_at": seconds(one.finished_at)}
     return {**ids, **shown(one, "topic attempts"), **died}

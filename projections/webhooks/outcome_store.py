@@ -64,7 +64,7 @@ class Outcomes:
         empty = asyncio.create_task(self._empty.wait())
         await asyncio.wait(
             {empty, storing},
-            timeout=self._settings.stop_timeout.total_seconds(),
+            timeout=self._settings.grace.total_seconds(),
             return_when=asyncio.FIRST_COMPLETED,
         )
         await end(empty)

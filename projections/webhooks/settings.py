@@ -49,7 +49,7 @@ class DeliverySettings(BaseModel):
     reap_every: timedelta = Field(default=timedelta(seconds=5), gt=_NONE)
     """How often attempts of processes that died are looked for."""
 
-    stop_timeout: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)
+    grace: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)
     """How long a stop waits for requests on their way; those that take longer are given back, and sent again."""
 
     patience: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, NamedTuple
@@ -19,6 +20,15 @@ WHERE ($5::text IS NULL OR s.endpoint_id = $5) AND ($6::text IS NULL OR s.endpoi
 ORDER BY CASE WHEN $6::text IS NULL THEN s.tenant END COLLATE "C", s.endpoint_id COLLATE "C" LIMIT $7
 """
 _TOTALS = "SELECT * FROM projections._webhook_totals_v1()"
+_NEWEST_DEAD = """
+SELECT d.delivery_id, d.endpoint_id, d.event_id, d.topic, d.attempts, d.last_code, d.finished_at
+FROM unnest($1::text[]) AS e (endpoint_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM projections.webhook_deliveries AS own
+    WHERE own.endpoint_id = e.endpoint_id AND own.state = 'dead' ORDER BY own.delivery_id DESC LIMIT $2
+) AS d
+ORDER BY d.delivery_id DESC LIMIT $3
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +149,23 @@ async def webhook_totals(session: Session) -> WebhookTotals:
     """The state of all endpoints together. Costs about as much as counting what is not delivered."""
     (row,) = await session.fetch(_TOTALS)
     return WebhookTotals(*row.values())
+
+
+class DeadDelivery(NamedTuple):
+    """A delivery whose attempts are used up."""
+
+    delivery_id: int
+    endpoint_id: str
+    event_id: str
+    topic: str
+    attempts: int
+    last_code: str | None
+    finished_at: datetime
+
+
+async def newest_dead(
+    session: Session, endpoint_ids: Sequence[str], each: int, limit: int
+) -> Sequence[DeadDelivery]:
+    """Dead letters of endpoints, the newest first: ``each`` of one of them at most, and ``limit`` in all."""
+    rows = await session.fetch(_NEWEST_DEAD, list(endpoint_ids), each, limit)
+    return [DeadDelivery(*row.values()) for row in rows]

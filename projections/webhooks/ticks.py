@@ -125,24 +125,15 @@ class Ticks:
             return next_in
         # Where so many take too long together, fewer may not.
         limit, self._limit = self._limit, max(1, self._limit // 2)
-        _, next_in = await _send_due(session, limit)
+        _, next_in = await send_due(session, limit)
         self._limit = min(_SCHEDULES_AT_ONCE, limit * 2)
         self._watch_at = clock() + _WATCH_EVERY
         await self._session.close()  # it may be to the server of before a fail-over
         return next_in
 
 
-async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentTicks:
-    """
-    Send the ticks of schedules that are due, some hundred schedules in one transaction.
-
-    Any number of processes may, at the same time. The role needs projections_worker and projections_writer.
-    """
-    async with database.session() as session:
-        return await _send_due(session, limit)
-
-
-async def _send_due(session: OwnedSession, limit: int) -> SentTicks:
+async def send_due(session: OwnedSession, limit: int = _SCHEDULES_AT_ONCE) -> SentTicks:
+    """Send the ticks of schedules that are due, in one transaction; any number of processes may at a time."""
     await session.begin()
     try:
         claimed, sent = await send_claimed(session, limit)

@@ -130,6 +130,7 @@ captures add seen
 captures release seen
 partitions list
 partitions change events --ahead 3
+partitions schedule
 maintain
 doctor
 remove delays --yes

@@ -88,7 +88,7 @@ class Listening:
 
 @contextmanager
 def listening(*arguments: str) -> Iterator[Listening]:
-    command = [*COMMAND, "webhooks", "listen", "--port", "0", "--json", *arguments]
+    command = [*COMMAND, "webhooks", "listen", "--http", "127.0.0.1:0", "--json", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             yield Listening(process)
@@ -258,7 +258,7 @@ async def test_an_address_that_is_not_allowed_is_never_asked(database: Database,
 
 async def test_a_wrong_signature_is_shown_and_told_by_the_exit_code(database: Database, dsn: str) -> None:
     secret = generate_secret().reveal()
-    command = [*COMMAND, "webhooks", "listen", "--port", "0", "--secret", secret]
+    command = [*COMMAND, "webhooks", "listen", "--http", "127.0.0.1:0", "--secret", secret]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as receiver:
         assert receiver.stdout is not None
         url = receiver.stdout.readline().split()[2].rstrip(",")

@@ -82,7 +82,7 @@ def consumer(database: Database, failing: float = 0.02, version: str = "") -> Co
     settings = ConsumerSettings(
         page_size=20,
         handler_timeout=timedelta(seconds=5),
-        stop_timeout=timedelta(seconds=10),
+        grace=timedelta(seconds=10),
         lease=LEASE,
         heartbeat=timedelta(milliseconds=100),
         pacing=PollPacing(timedelta(milliseconds=5), timedelta(milliseconds=50)),

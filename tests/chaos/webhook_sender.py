@@ -23,7 +23,7 @@ SETTINGS = DeliverySettings(
     margin=timedelta(seconds=1),
     pacing=PollPacing(timedelta(milliseconds=5), timedelta(milliseconds=50)),
     reap_every=timedelta(milliseconds=200),
-    stop_timeout=timedelta(seconds=5),
+    grace=timedelta(seconds=5),
     restart=Backoff(timedelta(milliseconds=20), timedelta(milliseconds=200)),
 )
 

@@ -10,7 +10,7 @@ from projections.webhooks.commands.delivering import _grace
 
 
 def test_requests_that_are_waited_for_are_not_cut_off_by_the_grace() -> None:
-    settings = DeliverySettings(stop_timeout=timedelta(minutes=2))
+    settings = DeliverySettings(grace=timedelta(minutes=2))
 
-    assert _grace(settings) > 2 * settings.stop_timeout  # for the requests, and for storing what came of them
+    assert _grace(settings) > 2 * settings.grace  # for the requests, and for storing what came of them
     assert _grace(DeliverySettings()) == GRACE

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 import offsets
 from journal import Database, MissingPrivilege, NotAllowed, NotFound, ProjectionsError, hide_password
-from projections.monitoring.registration import Action, Ranges, Text, registered
+from projections.extras import registered
+from projections.monitoring.registration import GROUP, Action, Ranges, Text
 from projections.monitoring.web.csrf import CrossSite
 
 __all__ = ["Actions"]
@@ -70,7 +71,7 @@ class Actions:
         self._database = database
         self._cross_site = cross_site
         self._actions = {**_ACTIONS}
-        for other in registered():
+        for other in registered(GROUP):
             self._actions |= other.actions
         self._forms = {name: _form_of(action) for name, action in self._actions.items()}
 

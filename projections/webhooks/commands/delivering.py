@@ -81,9 +81,11 @@ class _Options:
         bool, Opt("Send nothing to URLs that have not shown that they want it; see `endpoints verify`.")
     ] = False
     ranges: FirstRanges = 1
-    stop_timeout: Annotated[
+    grace: Annotated[
         timedelta,
-        Opt("How long a stop waits for requests on their way; the others are sent again."),
+        Opt(
+            "How long requests on their way may take when the process is stopped; others send the rest again."
+        ),
     ] = timedelta(seconds=20)
     driver: Driver = "asyncpg"
     max_connections: Annotated[
@@ -108,7 +110,7 @@ class _Options:
             max_in_flight=self.concurrency,
             tenant_share=self.tenant_share,
             verified_only=self.verified_only,
-            stop_timeout=self.stop_timeout,
+            grace=self.grace,
         )
 
 
@@ -206,7 +208,7 @@ async def _run(dsn: str, process: _Process) -> int:
 
 def _grace(settings: DeliverySettings) -> timedelta:
     """How long a stop may take: requests on their way have their time, and so has storing what came of them."""
-    return 2 * settings.stop_timeout + _MARGIN
+    return 2 * settings.grace + _MARGIN
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from typing import Annotated
 import click
 
 from journal.tasks import first_of
+from projections.http.addresses import parse_address
 from projections.http.connection_limits import ConnectionLimits
 from projections.terminal.commands import AsJson, Opt, derived
 from projections.terminal.output import Answer, picked, printable, shortened
@@ -47,8 +48,9 @@ def listen(
     context: click.Context,
     /,
     *,
-    port: Annotated[int, Opt("0: any that is free.", type=click.IntRange(0, 65_535))] = 9000,
-    host: Annotated[str, Opt("Where to listen.")] = "127.0.0.1",
+    http: Annotated[
+        str, Opt("Where to listen; port 0 is any that is free.", metavar="HOST:PORT")
+    ] = "127.0.0.1:9000",
     secrets: Annotated[tuple[str, ...], _Secret] = (),
     secret_file: Annotated[
         str | None, Opt("Verify with the secret that a file has.", metavar="FILE|-")
@@ -84,9 +86,10 @@ def listen(
     """  # noqa: D301 - click reads the escape, and a first sentence may be longer than a line
     given = [*secrets, *([text] if (text := secret_of(secret_file)) else [])]
     echo = _echo_json if as_json else _echo
+    address = parse_address(http)
     receiver = Receiver(
-        given, host=host, port=port, fail_rate=fail_rate, seed=seed, status=status, delay=delay, keep=_KEPT,
-        on_received=echo, limits=ConnectionLimits(),
+        given, host=address.host, port=address.port, fail_rate=fail_rate, seed=seed, status=status, delay=delay,
+        keep=_KEPT, on_received=echo, limits=ConnectionLimits(),
     )  # fmt: skip
     code = asyncio.run(_listen(receiver, count, checked=bool(given), as_json=as_json))
     _echo_totals(receiver.totals, as_json=as_json)

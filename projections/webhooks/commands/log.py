@@ -56,7 +56,7 @@ class _Page:
     order: Annotated[
         Literal["asc"] | None, Opt("Instead of the newest.", "--oldest-first", flag_value="asc")
     ] = None
-    limit: Limit = 50
+    limit: Limit = 100
     next: Next = None
     prev: Annotated[
         str | None, Opt("The previous page: the cursor that a page showed at its end.", metavar="CURSOR")

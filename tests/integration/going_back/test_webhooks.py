@@ -7,7 +7,6 @@ import pytest
 from journal import Database
 from projections.webhooks.fan_out import _KnownEndpoints
 from projections.webhooks.sender import HttpSender
-from projections.webhooks.ticks import send_due
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import execute
 from tests.fixtures.raw_server import RawServer, respond
@@ -23,7 +22,7 @@ from tests.fixtures.webhook_delivery import (
     hook,
     sent,
 )
-from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
+from tests.fixtures.webhooks import deliver_events, end_all, endpoint, send_ticks, states, take
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -72,7 +71,7 @@ async def test_a_tick_that_was_forgotten_is_sent_again_under_its_id(database: Da
     await remember(database)
     ids = set()
     for _ in range(2):
-        assert (await send_due(database)).sent == 1
+        assert (await send_ticks(database)).sent == 1
         (message,) = await messages(database, schedule)
         ids.add(message["event_id"])
         await go_back(database)

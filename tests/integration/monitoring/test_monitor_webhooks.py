@@ -12,8 +12,8 @@ import pytest
 
 from journal import Database
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED
-from projections.webhooks import Deliveries, endpoint_stats
-from projections.webhooks.stats import webhook_totals
+from projections.webhooks import endpoint_stats
+from projections.webhooks.stats import newest_dead, webhook_totals
 from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
@@ -164,8 +164,9 @@ async def test_what_is_in_flight_or_waits_counts_for_the_lag_and_what_is_dead_do
 
 
 async def test_dead_letters_are_listed_within_both_limits(hooks: Database) -> None:
-    one = await Deliveries(hooks).newest_dead(["a", "b"], each=1, limit=10)
-    none = await Deliveries(hooks).newest_dead(["b"], each=10, limit=10)
+    async with hooks.session() as session:
+        one = await newest_dead(session, ["a", "b"], each=1, limit=10)
+        none = await newest_dead(session, ["b"], each=10, limit=10)
 
     assert ([found.event_id for found in one], none) == (["ev-4"], [])
 
@@ -312,8 +313,8 @@ import sys
 for name in {missing}:
     sys.modules[name] = None
 import {modules}
-from projections.monitoring.registration import registered
-assert len(registered()) == 2
+from projections.extras import registered
+assert len(registered("projections.monitoring")) == 2
 """
 
     done = subprocess.run(

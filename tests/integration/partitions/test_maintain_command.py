@@ -121,12 +121,12 @@ def test_partition_that_can_not_be_dropped_is_told_and_the_exit_code_is_1(dsn: s
 
 
 def test_pg_cron_statement_is_printed_where_it_is_not_installed(dsn: str) -> None:
-    code, output = _run("--dsn", dsn, "--pg-cron")
+    code, output = _run("schedule", "--dsn", dsn, command="partitions")
 
     assert code == 0
     assert output.startswith("SELECT cron.schedule_in_database('projections-maintain', '* * * * *', ")
     assert "run this in the one that it is in" in output
-    told = json.loads(_run("--dsn", dsn, "--pg-cron", "--json")[1])
+    told = json.loads(_run("schedule", "--dsn", dsn, "--json", command="partitions")[1])
     assert (told["scheduled"], f"{told['statement']};" in output) == (False, True)
 
 

@@ -245,7 +245,7 @@ async def test_a_stop_does_not_wait_for_ever(database: Database) -> None:
         await asyncio.Event().wait()
 
     seen = Seen(hang)
-    reader = consumer(database, stop_timeout=timedelta(milliseconds=50))
+    reader = consumer(database, grace=timedelta(milliseconds=50))
     reader.handle(seen, name="h")
 
     async with consuming(database, reader):

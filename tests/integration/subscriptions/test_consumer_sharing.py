@@ -222,7 +222,7 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
     other = Seen()
     lease = timedelta(milliseconds=500)
     async with proxy_to(dsn) as proxy, connect(proxy.dsn) as far:
-        cut_off = consumer(far, Seen(hang), lease=lease, stop_timeout=timedelta(milliseconds=10))
+        cut_off = consumer(far, Seen(hang), lease=lease, grace=timedelta(milliseconds=10))
         async with consuming(database, cut_off):
             await landed_and_matched(database, "a")
             await begun.wait()

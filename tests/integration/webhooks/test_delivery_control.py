@@ -318,7 +318,7 @@ class TestLimits:
             for _ in range(20):
                 await hook(database, server.url)
             await sent(database, number=15)
-            options = settings(max_in_flight=16, tenant_share=1, stop_timeout=timedelta(milliseconds=50))
+            options = settings(max_in_flight=16, tenant_share=1, grace=timedelta(milliseconds=50))
             async with delivering(database, settings=options):
                 await finished(database, 300)
                 assert (await states(database)).count("leased") == 10

@@ -148,9 +148,7 @@ class TestProcesses:
             await hook(database, slow.url)
             await hook(database, server.url)
             (event_id,) = await sent(database)
-            async with delivering(
-                database, gate, settings=settings(stop_timeout=timedelta(seconds=1))
-            ) as running:
+            async with delivering(database, gate, settings=settings(grace=timedelta(seconds=1))) as running:
                 await slow.received(1)
                 await gate.reached.get()
                 stopping = running.stop()
@@ -224,9 +222,7 @@ class TestDatabase:
             await sent(database)
             began = time.monotonic()
             with pytest.raises(SchemaError, match="_finish_deliveries_v1"):
-                async with delivering(
-                    database, settings=settings(stop_timeout=timedelta(seconds=59))
-                ) as running:
+                async with delivering(database, settings=settings(grace=timedelta(seconds=59))) as running:
                     await asyncio.wait([running.task])
 
         assert time.monotonic() - began < 30  # without waiting for what nobody stores
@@ -309,7 +305,7 @@ class TestDatabase:
             await hook(database, server.url)
             await sent(database)
             options = settings(
-                patience=QUICK, stop_timeout=timedelta(milliseconds=300), margin=timedelta(milliseconds=100)
+                patience=QUICK, grace=timedelta(milliseconds=300), margin=timedelta(milliseconds=100)
             )
             async with connect(proxy.dsn, ConnectionSettings(max_connections=5)) as other:
                 async with delivering(other, gate, settings=options) as running:
@@ -328,7 +324,7 @@ async def test_a_second_tenant_sees_nothing_of_the_first_one_s_faults(database: 
         await hook(database, server.url)
         await sent(database, number=20, tenant="other")
         await sent(database, number=20, tenant=TENANT)
-        async with delivering(database, settings=settings(stop_timeout=timedelta(milliseconds=10))):
+        async with delivering(database, settings=settings(grace=timedelta(milliseconds=10))):
             await finished(database, 20)
 
     assert set(arrivals(server).values()) == {1}

@@ -253,7 +253,7 @@ def test_the_command_listens_within_the_limits_of_all_that_listens(monkeypatch: 
         raise AddressInUse("not here")
 
     monkeypatch.setattr("projections.webhooks.commands.listening.Receiver", none)
-    assert called("webhooks", "listen", "--port", "0").returncode == 1
+    assert called("webhooks", "listen", "--http", "127.0.0.1:0").returncode == 1
     assert given["limits"] == ConnectionLimits()
 
 

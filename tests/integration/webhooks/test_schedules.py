@@ -11,10 +11,10 @@ import pytest
 from journal import Database, DatabaseError, NotFound, RawJson
 from projections.webhooks.errors import InvalidSchedule
 from projections.webhooks.schedules import Schedule, Schedules
-from projections.webhooks.ticks import send_claimed, send_due
+from projections.webhooks.ticks import send_claimed
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.schedules import DATA, due, made, messages, set_back
-from tests.fixtures.webhooks import coded, endpoint
+from tests.fixtures.webhooks import coded, endpoint, send_ticks
 
 MINUTE = timedelta(minutes=1)
 
@@ -31,7 +31,7 @@ class TestSchedules:
         before = await fetchval(database, "SELECT now()")
         schedule = await made(database)
 
-        sent, next_in = await send_due(database)
+        sent, next_in = await send_ticks(database)
 
         assert schedule.next_at is not None
         assert schedule.next_at == datetime(before.year + 1, 1, 1, tzinfo=before.tzinfo)
@@ -162,7 +162,7 @@ class TestSchedules:
         paused = await schedules.pause("acme", its)
         await due(database, schedule, 3)
 
-        in_pause = await send_due(database)
+        in_pause = await send_ticks(database)
         resumed = await schedules.resume("acme", its)
 
         assert paused.paused
@@ -202,7 +202,7 @@ class TestTicks:
         schedule = await made(database)
         tick = await due(database, schedule)
 
-        sent, _ = await send_due(database)
+        sent, _ = await send_ticks(database)
 
         (message,) = await messages(database)
         after = await Schedules(database).get("acme", schedule.schedule_id)
@@ -219,7 +219,7 @@ class TestTicks:
     async def test_two_schedulers_send_one_tick(self, database: Database) -> None:
         schedule = await made(database)
         await due(database, schedule)
-        await send_due(database, 0)  # somebody is seen: the second need not wait for the first to say so
+        await send_ticks(database, 0)  # somebody is seen: the second need not wait for the first to say so
 
         async with database.session() as first, database.session() as second:
             await first.begin()
@@ -241,7 +241,7 @@ class TestTicks:
             await session.begin()
             await send_claimed(session)
             await session.rollback()
-        sent, _ = await send_due(database)
+        sent, _ = await send_ticks(database)
 
         assert sent == 1
         assert len(await messages(database)) == 1
@@ -249,7 +249,7 @@ class TestTicks:
     async def test_who_found_it_at_an_older_tick_does_not_move_it(self, database: Database) -> None:
         schedule = await made(database)
         tick = await due(database, schedule)
-        await send_due(database)
+        await send_ticks(database)
         moved = await Schedules(database).get("acme", schedule.schedule_id)
 
         with pytest.raises(DatabaseError, match="the database went back in time") as refused:
@@ -266,10 +266,10 @@ class TestTicks:
     async def test_a_tick_that_comes_again_is_not_sent_again(self, database: Database) -> None:
         schedule = await made(database, missed="all")
         tick = await due(database, schedule)
-        await send_due(database)
+        await send_ticks(database)
         await set_back(database, schedule, tick)
 
-        await send_due(database)
+        await send_ticks(database)
 
         assert await ticks(database, schedule) == [tick]
 
@@ -285,7 +285,7 @@ class TestTicks:
         missed_ticks = [schedule.next_at - n * day for n in (3, 2, 1)]
         await set_back(database, schedule, missed_ticks[0])
 
-        sent, _ = await send_due(database)
+        sent, _ = await send_ticks(database)
 
         after = await Schedules(database).get("acme", schedule.schedule_id)
         assert sent == number
@@ -298,7 +298,7 @@ class TestTicks:
         first = schedule.next_at - 150 * MINUTE
         await set_back(database, schedule, first)
 
-        looks = [(await send_due(database)).sent for _ in range(3)]
+        looks = [(await send_ticks(database)).sent for _ in range(3)]
 
         assert looks[0] == 100
         assert (await ticks(database, schedule))[:150] == [first + n * MINUTE for n in range(150)]
@@ -322,11 +322,11 @@ class TestTicks:
         await due(database, bad, 3)
         await due(database, good)
 
-        sent, _ = await send_due(database)
+        sent, _ = await send_ticks(database)
         failed = await Schedules(database).get("acme", bad.schedule_id)
         await Schedules(database).change("acme", bad.schedule_id, {"data": DATA, "topic": "report.due"})
         await due(database, bad)
-        await send_due(database)
+        await send_ticks(database)
 
         assert sent == 1
         assert len(await messages(database, good)) == 1
@@ -342,11 +342,11 @@ class TestTicks:
     ) -> None:
         schedule = await made(database)
         tick = await due(database, schedule)
-        await send_due(database)
+        await send_ticks(database)
         await Schedules(database).change("acme", schedule.schedule_id, {"data": 2})
         await set_back(database, schedule, tick)
 
-        await send_due(database)
+        await send_ticks(database)
 
         after = await Schedules(database).get("acme", schedule.schedule_id)
         assert after.error is not None
@@ -361,12 +361,12 @@ class TestTicks:
         tick = await due(database, schedule)
         await execute(database, "UPDATE projections.webhook_schedules SET timezone = 'Mars/Olympus'")
 
-        sent = [(await send_due(database)).sent for _ in range(2)]
+        sent = [(await send_ticks(database)).sent for _ in range(2)]
         told = await Schedules(database).get("acme", schedule.schedule_id)
         await execute(
             database, "UPDATE projections.webhook_schedules SET timezone = 'UTC', held_until = now()"
         )
-        await send_due(database)
+        await send_ticks(database)
 
         assert sent == [0, 0]
         assert told.error is not None
@@ -379,7 +379,7 @@ class TestTicks:
         soon = await fetchval(database, "SELECT now() + interval '30 minutes'")
         await set_back(database, schedule, soon)
 
-        sent, next_in = await send_due(database)
+        sent, next_in = await send_ticks(database)
 
         assert sent == 0
         assert next_in is not None

@@ -37,7 +37,7 @@ async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(databas
             await hook(database, hangs.url, tenant="hostile", max_in_flight=1000)
         await hook(database, server.url, tenant="victim")
         await sent(database, number=10, tenant="hostile")
-        async with delivering(database, settings=settings(max_in_flight=8, stop_timeout=AT_ONCE)):
+        async with delivering(database, settings=settings(max_in_flight=8, grace=AT_ONCE)):
             await hangs.received(4)
             await sent(database, number=20, tenant="victim")
             await finished(database, 20)
@@ -55,7 +55,7 @@ async def test_a_tenant_may_have_all_of_them_while_no_other_has_an_active_endpoi
         gone, _ = await hook(database, server.url, tenant="gone")
         await endpoints(database).set_state("gone", gone, "disabled")
         await sent(database, number=8, tenant="first")
-        async with delivering(database, settings=settings(max_in_flight=8, stop_timeout=AT_ONCE)):
+        async with delivering(database, settings=settings(max_in_flight=8, grace=AT_ONCE)):
             await hangs.received(8)
             await until_rows(database, "tenant = 'first' AND state = 'leased'", 2)
             await hook(database, server.url, tenant="second")

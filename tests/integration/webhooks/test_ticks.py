@@ -17,9 +17,10 @@ from journal import Database
 from projections.webhooks.messages import MESSAGE, send
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.stats import webhook_totals
-from projections.webhooks.ticks import Ticks, send_claimed, send_due
+from projections.webhooks.ticks import Ticks, send_claimed
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import QUICK, execute, fetchval, until
+from tests.fixtures.webhooks import send_ticks
 
 SENT = f"SELECT count(*) = $1 FROM projections.events WHERE entity_type = '{MESSAGE}'"
 LABELS = f"""
@@ -54,7 +55,7 @@ async def sent_ticks(database: Database) -> dict[tuple[str, str], int]:
 async def send_all(database: Database) -> int:
     """Look until nothing is due; the number of looks that found something."""
     looks = 0
-    while (await send_due(database)).next_in == timedelta(0):
+    while (await send_ticks(database)).next_in == timedelta(0):
         looks += 1
     return looks
 
@@ -374,7 +375,7 @@ class TestStandstills:
         await execute(database, "UPDATE projections.webhook_schedules SET next_at = now() + interval '1 day'")
         await execute(database, SEEN, 5 * MINUTE)
 
-        await send_due(database)
+        await send_ticks(database)
 
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_standstills") == 2
         assert (await totals(database)).ticks_skipped in {30, 31}  # a minute may have begun meanwhile
