@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from journal import NUMBER_OF_SLICES
-from projections.demo.database import demo_databases
+from projections.demo.database import DemoDatabases, demo_databases
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Latency, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import RebuildComparison, Rebuilder
-from projections.extras import registered
+from projections.demo.stores import SYSTEMS
+from projections.extras import from_extra, registered
 from projections.running.event_loop import loop_runner
 from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
-from projections.terminal.connection import Sides
 from projections.terminal.logs import configure_logs
 from projections.terminal.output import Answer, picked, table_of_values
 from projections.terminal.signals import stopped_by_signals
@@ -49,6 +49,10 @@ _READ_SIDE = Opt(
     "Write the read models into another database: its DSN, or `beside` for one that the demo makes on the same server.",
     metavar="DSN|beside",
 )
+_FROM = Opt(
+    "Append by another system: the package eventsourcing, or plain rows in a table of their own.",
+    "--from", type=click.Choice(sorted(SYSTEMS)),
+)  # fmt: skip
 
 
 @click.command()
@@ -74,6 +78,7 @@ def demo(
     inline: Annotated[bool, Opt("Handle the events in the transactions that append them.")] = False,
     reset: Annotated[bool, Opt("Begin again, even where an interrupted run could be continued.")] = False,
     read_side: Annotated[str | None, _READ_SIDE] = None,
+    system: Annotated[str | None, _FROM] = None,
     dsn: Dsn = None,
 ) -> Answer:
     """
@@ -103,6 +108,11 @@ def demo(
 
     With --read-side, the journal is in one database and the read models are in another, where effects and offsets
     commit together; the journal is only read.
+
+    With --from eventsourcing, several applications of that package save the flights as aggregates, by its own API, in
+    a database where nothing else is installed. The workers read its table, and write the read models into another
+    database. It needs pip install 'slice-projections[demo,eventsourcing]'. With --from table, several writers insert
+    plain rows. No lag in seconds is shown, and wait_ms is null.
 
     With --inline, the process that appends handles the events in the same transactions; the workers stand by.
 
@@ -147,15 +157,16 @@ def demo(
     if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--events and --all contradict each other: give one of them")
     _check_workers(workers, ranges)
-    if read_side is not None and (spark or webhooks or inline):
+    if (read_side is not None or system is not None) and (spark or webhooks or inline):
         raise click.UsageError(
-            "--read-side goes without --spark, --webhooks and --inline: those need journal and read models in one place"
+            "--read-side and --from go without --spark, --webhooks and --inline: those need a journal of this library "
+            "and read models in one place"
         )
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
     options = Options(
         events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, inline=inline,
-        reset=reset,
+        reset=reset, system=system,
     )  # fmt: skip
     try:
         outcome = _run(dsn, read_side, options, spark=spark)
@@ -182,11 +193,18 @@ def _check_workers(workers: int, ranges: int | None) -> None:
 def _run(dsn: str | None, read_side: str | None, options: Options, *, spark: bool) -> Result | int:
     """The result, or the exit code of a run that was stopped."""
     data_file()  # what is missing is said before a database is made
+    if options.system == "eventsourcing":
+        with from_extra("demo,eventsourcing"):
+            import eventsourcing  # noqa: F401, PLC0415 - of an extra
     batching = _batching() if spark else nullcontext()
     with reporting() as report:
         report.step("starting the database and Spark" if spark else "starting the database")
-        with demo_databases(dsn, read_side) as where, batching as batch, loop_runner() as runner:
-            return runner.run(_until_stopped(where, options, report, batch))
+        with (
+            demo_databases(dsn, read_side, options.system) as databases,
+            batching as batch,
+            loop_runner() as runner,
+        ):
+            return runner.run(_until_stopped(databases, options, report, batch))
 
 
 def _batching() -> AbstractContextManager[Rebuilder]:
@@ -202,12 +220,12 @@ def _batching() -> AbstractContextManager[Rebuilder]:
 
 
 async def _until_stopped(
-    where: Sides, options: Options, report: Reporter, batch: Rebuilder | None
+    databases: DemoDatabases, options: Options, report: Reporter, batch: Rebuilder | None
 ) -> Result | int:
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:
         try:
-            return await Demo(where, options, report, stop, batch).run()
+            return await Demo(databases, options, report, stop, batch).run()
         except DemoInterrupted:
             return _SIGNAL_BASE + received.number if received.number else INTERRUPTED
 

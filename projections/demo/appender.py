@@ -12,11 +12,11 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from journal import AppendedEvents, ConnectionSettings, Database, Notifier, append, connect
 from projections.demo.child import serve, tell
@@ -32,9 +32,28 @@ PACE = 0.01
 """Seconds between two events that are appended one at a time."""
 
 Append: TypeAlias = Callable[..., Awaitable[AppendedEvents]]
+Sample: TypeAlias = tuple[str, int, float, float | None]
+"""An event's key, when its commit began, and the seconds from then until it could be read, if that was awaited."""
 
 _PATIENCE = timedelta(seconds=60)
 _PLACES = "SELECT source_id, seq_nr FROM projections.sources"
+
+
+class AppendingFeed(Protocol):
+    """Appends the timeline."""
+
+    @property
+    def appended(self) -> int:
+        """Events that are stored."""
+        ...
+
+    async def append_until(self, stop: int) -> None:
+        """Append until so many are stored, and tell how far it is."""
+        ...
+
+    async def append_one(self) -> Sample:
+        """Append the next event by itself."""
+        ...
 
 
 class TimelineFeed:
@@ -43,12 +62,15 @@ class TimelineFeed:
     def __init__(
         self,
         database: Database,
+        read_side: Database,
         flights: Sequence[Flight],
         entries: Sequence[int],
+        *,
         token: str,
-        append_on: Append = append,
+        append_on: Append,
     ) -> None:
         self._database = database
+        self._read_side = read_side
         self._token = token
         self._append = append_on
         self._flights = flights
@@ -63,7 +85,20 @@ class TimelineFeed:
             self._places = {row["source_id"]: row["seq_nr"] for row in await session.fetch(_PLACES)}
         self.appended = sum(self._places.values())
 
-    async def append(self, size: int) -> tuple[AppendedEvents, float]:
+    async def append_until(self, stop: int) -> None:
+        """Append in batches until so many are stored."""
+        while (left := stop - self.appended) > 0:
+            await self._append_batch(min(BATCH, left))
+            tell(appended=self.appended)
+        await self.close()
+
+    async def append_one(self) -> Sample:
+        """Append an event and wait until it can be read."""
+        [appended], committing_at = await self._append_batch(1)
+        await wait_for(self._read_side, PROJECTIONS, appended, _PATIENCE, journal=self._database)
+        return appended.source_id, appended.seq_nr, committing_at, time.monotonic() - committing_at
+
+    async def _append_batch(self, size: int) -> tuple[AppendedEvents, float]:
         """Append some events in a transaction; returns them, and the monotonic time when the commit began."""
         entries = self._entries[self.appended : self.appended + size]
         events = [event_of(moment(self._flights, entry)) for entry in entries]
@@ -84,13 +119,18 @@ class TimelineFeed:
         await self._notifier.close()
 
 
-async def _sample(
-    database: Database, read_side: Database, feed: TimelineFeed
-) -> tuple[str, int, float, float]:
-    """Append an event and wait until it can be read; returns its key, when its commit began, and the seconds since."""
-    [appended], committing_at = await feed.append(1)
-    await wait_for(read_side, PROJECTIONS, appended, _PATIENCE, journal=database)
-    return appended.source_id, appended.seq_nr, committing_at, time.monotonic() - committing_at
+async def follow_orders(feed: AppendingFeed, asked: Mapping[str, Any], lines: SimpleQueue[str]) -> None:
+    """Append as the demo asks for: most in bulk, to some stops, and the rest one at a time."""
+    for stop in asked["stops"]:
+        started = time.monotonic()
+        await feed.append_until(stop)
+        tell(seconds=time.monotonic() - started)
+        lines.get()
+    while feed.appended < asked["events"]:
+        sample = await feed.append_one()
+        tell(appended=feed.appended, sample=sample)
+        await asyncio.sleep(PACE)
+    tell(done=True)
 
 
 async def main(lines: SimpleQueue[str]) -> None:
@@ -105,22 +145,10 @@ async def main(lines: SimpleQueue[str]) -> None:
         elsewhere = asked["read_side"]
         read_side = await stack.enter_async_context(connect(elsewhere, few)) if elsewhere else database
         append_on = Inline(*CLASSES).append if asked["inline"] else append
-        feed = TimelineFeed(database, flights, entries, asked["token"], append_on)
+        feed = TimelineFeed(database, read_side, flights, entries, token=asked["token"], append_on=append_on)
         await feed.find_place()
-        for stop in asked["stops"]:
-            started = time.monotonic()
-            while (left := stop - feed.appended) > 0:
-                await feed.append(min(BATCH, left))
-                tell(appended=feed.appended)
-            await feed.close()
-            tell(seconds=time.monotonic() - started)
-            lines.get()
-        while feed.appended < asked["events"]:
-            sample = await _sample(database, read_side, feed)
-            tell(appended=feed.appended, sample=sample)
-            await asyncio.sleep(PACE)
+        await follow_orders(feed, asked, lines)
         await feed.close()
-    tell(done=True)
 
 
 if __name__ == "__main__":

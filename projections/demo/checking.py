@@ -75,12 +75,12 @@ async def count(session: Session) -> EventCounts:
     return EventCounts(*row.values())
 
 
-async def count_apart(journal: Session, read_side: Session) -> EventCounts:
-    """Compare them where they are in two databases."""
+async def count_apart(journal: Session, read_side: Session, events_in: str = _EVENTS) -> EventCounts:
+    """Compare them where they are in two databases; ``events_in`` is the query for the keys of all events."""
     effects = {
         (row["source_id"], row["seq_nr"]): int(row["times"]) for row in await read_side.fetch(_EFFECTS)
     }
-    events = [tuple(row.values()) for row in await journal.fetch(_EVENTS)]
+    events = [tuple(row.values()) for row in await journal.fetch(events_in)]
     times = [effects.get(event, 0) for event in events]
     return EventCounts(
         len(events), sum(effects.values()), times.count(0), sum(effects.values()) - sum(map(bool, times))

@@ -21,6 +21,7 @@ from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
 from projections.demo.errors import DemoError
 from projections.demo.events import ENTITY_TYPE
 from projections.demo.read_models import CREATE, PROJECTIONS, SCHEMA
+from projections.demo.stores import FOREIGN_JOURNAL, FOREIGN_VARIABLE
 from projections.terminal.connection import Sides
 
 DATABASE = "projections_demo"
@@ -73,33 +74,58 @@ class Start(NamedTuple):
     """Of them, those that had their effect."""
 
 
+class DemoDatabases(NamedTuple):
+    """The databases of a run."""
+
+    events: str
+    """The DSN of the database that events are appended to."""
+    where: Sides
+    """Where projections find them, and where the read models are."""
+
+
 @contextmanager
-def demo_databases(dsn: str | None, read_side: str | None = None) -> Iterator[Sides]:
-    """The databases to use, with the schema installed; ``read_side`` may be :data:`BESIDE`, one that the demo makes."""
+def demo_databases(
+    dsn: str | None, read_side: str | None = None, system: str | None = None
+) -> Iterator[DemoDatabases]:
+    """
+    The databases to use.
+
+    Args:
+        dsn: The one that events are appended to; None for one that the demo makes.
+        read_side: The one of the read models, if that is another; :data:`BESIDE` for one that the demo makes.
+        system: What events are appended by, if not by this library: then nothing is installed in their database.
+    """
     own = dsn is None and not os.environ.get(DSN_VARIABLE)
+    name = DATABASE if system is None else f"{DATABASE}_{system}"
     with database_dsn(dsn) as found:
-        journal = own_database(found) if own else found
-        if read_side == BESIDE:
-            read_side = own_database(found, f"{DATABASE}_read_side")
-        for one in dict.fromkeys((journal, read_side or journal)):
+        events = own_database(found, name, with_schema=system is None) if own else found
+        if read_side == BESIDE or (read_side is None and system is not None):
+            read_side = own_database(found, f"{name}_read_side")
+        installed = [read_side or events] if system is not None else [events, read_side or events]
+        for one in dict.fromkeys(installed):
             if schema.installed_version(check_dsn(one)) is None:
                 schema.install(one)
-        yield Sides(journal, None) if read_side is None else Sides(read_side, journal)
+        if system is not None:
+            os.environ[FOREIGN_VARIABLE] = events  # for this process and those that it starts
+            yield DemoDatabases(events, Sides(read_side or events, FOREIGN_JOURNAL))
+        else:
+            yield DemoDatabases(
+                events, Sides(events, None) if read_side is None else Sides(read_side, events)
+            )
 
 
-def own_database(server: str, name: str | None = None) -> str:
+def own_database(server: str, name: str, *, with_schema: bool = True) -> str:
     """
     The DSN of a database beside the one of the server's users.
 
-    What another version, or a start that was killed, has left there is dropped.
+    What another version, or a start that was killed, has left there is dropped, where it is to have the schema.
     """
-    name = name or DATABASE
     parts = urlsplit(server)
     dsn = urlunsplit(parts._replace(path="/" + quote(name)))
     with connect_sync(server) as connection:
         connection.autocommit = True
         exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
-        if exists and schema.verify(dsn):
+        if exists and with_schema and schema.verify(dsn):
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
             exists = None
         if not exists:
@@ -147,7 +173,7 @@ async def prepare(session: Session, fingerprint: str, events: int, *, reset: boo
             await session.execute(_CANCEL, number)
     token = secrets.token_hex(8)
     await session.execute(f"UPDATE {SCHEMA}.run SET token = $1, events = $2", token, events)
-    return Start(token, appended, int(await session.fetchval(_HANDLED)))
+    return Start(token, appended, await handled_events(session))
 
 
 async def prepare_read_side(journal: Session, session: Session) -> int:
@@ -165,12 +191,22 @@ async def prepare_read_side(journal: Session, session: Session) -> int:
     place = await journal.fetchval(_PLACE)
     was = await session.fetchval(_PLACE_HERE) if await session.fetchval(_IS_READ_SIDE) else None
     if was != place:
-        if was is not None:
-            await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
-        await session.execute(_FORGET, [*PROJECTIONS])
-        await session.execute(f"CREATE SCHEMA {SCHEMA}")
+        await begin_read_models(session, again=was is not None)
         await session.execute(f"CREATE TABLE {SCHEMA}.journal_run AS SELECT $1::bigint AS place", place)
-        await _create_tables(session)
+    return await handled_events(session)
+
+
+async def begin_read_models(session: Session, *, again: bool) -> None:
+    """Make the tables of the read models, empty; ``again`` drops those of an earlier run."""
+    if again:
+        await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+    await session.execute(_FORGET, [*PROJECTIONS])
+    await session.execute(f"CREATE SCHEMA {SCHEMA}")
+    await _create_tables(session)
+
+
+async def handled_events(session: Session) -> int:
+    """How many events have had their effect."""
     return int(await session.fetchval(_HANDLED))
 
 

@@ -12,13 +12,15 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from journal import ConnectionSettings, Database, Log, connect
+from journal import ConnectionSettings, Database, Session, connect
+from projections.demo.appender import Sample
 from projections.demo.checking import EventCounts, count, count_apart, differing_rows
 from projections.demo.child import Child, child
-from projections.demo.database import Start, alone, complete, prepare, prepare_read_side
+from projections.demo.database import DemoDatabases, Start, alone, complete, prepare, prepare_read_side
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
+from projections.demo.foreign import complete_foreign, count_foreign, prepare_foreign
 from projections.demo.progress import Reporter
 from projections.demo.read_models import CLASSES, PROJECTIONS
 from projections.demo.rebuilding import RebuildComparison, Rebuilder, Rebuilding
@@ -26,7 +28,7 @@ from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 from projections.demo.workers import Crew, Moves, crew, settle
 from projections.running.inline import Inline
-from projections.terminal.connection import Sides
+from projections.terminal.connection import connected_journal
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals, Webhooks
@@ -58,6 +60,8 @@ class Options:
     workers: int = 0
     webhooks: bool = False
     inline: bool = False
+    system: str | None = None
+    """What appends, if not this library: one of :data:`projections.demo.stores.SYSTEMS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +118,13 @@ class Demo:
 
     def __init__(
         self,
-        where: Sides,
+        databases: DemoDatabases,
         options: Options,
         report: Reporter,
         stop: asyncio.Event,
         batch: Rebuilder | None = None,
     ) -> None:
-        self._dsn = where.journal or where.read_side
-        self._where = where
+        self._dsn, self._where = databases
         self._options = options
         self._ranges = options.ranges or options.workers or _RANGES
         self._report = report
@@ -137,12 +140,15 @@ class Demo:
             alone(database),
             self._read_side(database, settings) as read_side,
         ):
-            async with child("appender", "the appending process") as feed:
+            async with AsyncExitStack() as stack:
+                feeder = "writers" if self._options.system else "appender"
+                feed = await stack.enter_async_context(child(feeder, "the appending process"))
                 start, events = await self._begin(database, read_side, feed)
+                journal = await stack.enter_async_context(connected_journal(self._where, settings))
                 workers = crew(
                     read_side, self._where, self._report, self._stopping,
                     workers=self._options.workers or 1, ranges=self._ranges,
-                    inline=self._options.inline, journal=Log(database) if self._apart else None,
+                    inline=self._options.inline, journal=journal,
                 )  # fmt: skip
                 async with workers as members, self._sending(start) as sending:
                     measured = await self._append_and_project(database, members, feed, start, events)
@@ -163,13 +169,20 @@ class Demo:
 
     async def _begin(self, database: Database, read_side: Database, feed: Child) -> tuple[Start, int]:
         self._report.step("reading the flights of 2013")
+        system, reset = self._options.system, self._options.reset
+        if system:
+            await feed.tell(system=system, dsn=self._dsn)
         available = (await self._stopping.unless(_next(feed)))["available"]
         events = min(self._options.events or available, available)
-        async with database.transaction() as session:
-            start = await prepare(session, fingerprint(self._path), events, reset=self._options.reset)
-            if self._apart:
-                async with read_side.transaction() as elsewhere:
-                    start = start._replace(handled=await prepare_read_side(session, elsewhere))
+        data = fingerprint(self._path)
+        async with database.transaction() as session, AsyncExitStack() as stack:
+            there = await stack.enter_async_context(read_side.transaction()) if self._apart else session
+            if system:
+                start = await prepare_foreign(session, there, system, data, events, reset=reset)
+            else:
+                start = await prepare(session, data, events, reset=reset)
+                if self._apart:
+                    start = start._replace(handled=await prepare_read_side(session, there))
         if start.appended:
             self._report.step(f"going on from {start.appended:,} events of a run that was interrupted")
         await settle(read_side, self._ranges)
@@ -235,7 +248,7 @@ class Demo:
         watch = Watch(self._report, appended, appended)  # all are handled now
         effect_at: dict[tuple[str, int], float] = {}
         watch.effect_at = effect_at
-        samples: list[_Sample] = []
+        samples: list[Sample] = []
 
         async def work() -> None:
             await feed.tell(go=True)
@@ -245,7 +258,7 @@ class Demo:
         if not self._options.inline:  # else no worker tells of them
             await watch.told_of([(s, n) for s, n, *_ in samples])
         handled = [effect_at[s, n] - at for s, n, at, _ in samples if (s, n) in effect_at]
-        return _latency(handled), _latency([waited for *_, waited in samples])
+        return _latency(handled), _latency([waited for *_, waited in samples if waited is not None])
 
     async def _set_mode(self, database: Database) -> None:
         async with database.session() as session:
@@ -265,7 +278,7 @@ class Demo:
         entries = timeline(flights)[:events]
         async with database.transaction() as session, AsyncExitStack() as stack:
             there = await stack.enter_async_context(read_side.transaction()) if self._apart else session
-            counts = await (count_apart(session, there) if self._apart else count(session))
+            counts = await self._count(session, there)
             differences = await differing_rows(there, flights, entries)
             rebuild = (
                 None
@@ -274,13 +287,18 @@ class Demo:
             )
             by_workers = await there.fetchval(_HANDLED_BY_WORKERS, list(PROJECTIONS))
             self._stopping.check()
-            await complete(session)
+            await (complete_foreign(there) if self._options.system else complete(session))
         return Result(
             counts, differences, measured.append, measured.handle, measured.latency, measured.wait, events,
             self._options.workers, moves, rebuild,
             None if sent is None else sent.compare(flights, entries),
             int(by_workers) if self._options.inline else None,
         )  # fmt: skip
+
+    async def _count(self, session: Session, there: Session) -> EventCounts:
+        if self._options.system:
+            return await count_foreign(session, there, self._options.system)
+        return await (count_apart(session, there) if self._apart else count(session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +309,12 @@ class _Measured:
     wait: Latency | None
 
 
-_Sample: TypeAlias = tuple[str, int, float, float]
-"""An event's key, when its commit began, and the seconds from then until it could be read."""
-
-
 async def _next(feed: Child) -> dict[str, Any]:
     return await anext(feed.said)
 
 
 async def _follow(
-    feed: Child, watch: Watch, last: str, samples: list[_Sample] | None = None
+    feed: Child, watch: Watch, last: str, samples: list[Sample] | None = None
 ) -> dict[str, Any]:
     """Count what the appender has done, until it says a last word."""
     while last not in (said := await _next(feed)):

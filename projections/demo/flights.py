@@ -116,7 +116,12 @@ def timeline(flights: Sequence[Flight]) -> list[int]:
 
 def moment(flights: Sequence[Flight], entry: int) -> Moment:
     """What an entry of the timeline stands for."""
-    return Moment(flights[(entry & 0xFFFFF) >> 1], bool(entry & 1))
+    return Moment(flights[row_of(entry)], bool(entry & 1))
+
+
+def row_of(entry: int) -> int:
+    """The row of the file that an entry of the timeline is of."""
+    return (entry & 0xFFFFF) >> 1
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

@@ -37,10 +37,12 @@ class Watch:
         while self.appended < appended:
             await self._next_news()
 
-    def measured(self, handled: int, lag: float) -> None:
-        """The database shows so many as handled, and the oldest other one so many seconds old."""
-        self.handled_events, self.longest_lag = handled, max(lag, self.longest_lag)
-        self._report.lagging(lag)
+    def measured(self, handled: int, lag: float | None) -> None:
+        """The database shows so many as handled, and the oldest other one so many seconds old, if it can tell."""
+        self.handled_events = handled
+        if lag is not None:
+            self.longest_lag = max(lag, self.longest_lag)
+            self._report.lagging(lag)
         self._report.counted(self.appended, self.handled_events)
 
     def effects(self, at: float, events: Iterable[tuple[str, int]]) -> None:

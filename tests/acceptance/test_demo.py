@@ -180,6 +180,50 @@ def test_run_with_read_models_in_another_database(databases: Databases) -> None:
     assert (code, good(printed)) == (0, True), errors
 
 
+@pytest.mark.daily(1)
+@pytest.mark.parametrize("system", ["eventsourcing", "table"])
+def test_run_from_another_system(databases: Databases, system: str) -> None:
+    with databases.fresh("template0") as journal, databases.fresh("template0") as read_side:
+        code, printed, errors = run(journal, "--from", system, "--read-side", read_side)
+        with connect_sync(journal) as connection:
+            schemas = connection.execute(
+                "SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'"
+            ).fetchall()
+
+    assert (code, good(printed)) == (0, True), errors
+    assert printed["latency_ms"]["p50"] > 0
+    assert printed["wait_ms"] == {"p50": None, "p99": None}
+    assert schemas == [("public",)]  # nothing of ours
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["appended 1,", "rescaled", "killed worker"])
+@pytest.mark.parametrize("system", ["eventsourcing", "table"])
+def test_run_from_another_system_after_sigkill_ends_with_every_event_counted_once(
+    databases: Databases, told: str, system: str
+) -> None:
+    with databases.fresh("template0") as journal, databases.fresh("template0") as read_side:
+        arguments = ["--from", system, "--read-side", read_side, "--workers", str(WORKERS)]
+        kill_workers_run(journal, told, *arguments[:-2])
+        code, printed, errors = run(journal, *arguments)
+
+    assert (code, good(printed)) == (0, True), errors
+    assert "going on from" in errors
+
+
+def test_missing_package_of_another_system_is_told_with_the_extra_that_brings_it() -> None:
+    code = "import sys; sys.modules['eventsourcing'] = None; from projections.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "demo", "--from", "eventsourcing"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "error: 'eventsourcing' is not installed; it comes with: pip install 'slice-projections[demo,eventsourcing]'\n"
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("told", ["rescaled", "killed worker"])
 def test_run_with_another_database_after_sigkill_ends_with_every_event_counted_once(
@@ -268,6 +312,8 @@ def test_missing_data_is_told_with_the_extra_that_brings_it() -> None:
         ("--workers", "1"),
         ("--workers", "9"),
         ("--workers", "4", "--ranges", "3"),
+        ("--from", "kafka"),
+        ("--from", "table", "--inline"),
         ("--surprise",),
     ],
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
+from psycopg import OperationalError
 from rich.console import Console
 
-from journal import Database, DatabaseError, Event, append, schema
+from journal import Database, DatabaseError, Event, append, connect, schema
 from journal.database.sync import connect_sync
 from projections.demo.checking import EventCounts, ReadModel, count, differing_rows
 from projections.demo.database import Start, alone, complete, fence, own_database, prepare
@@ -17,30 +21,140 @@ from projections.demo.demo import Result
 from projections.demo.errors import DemoError
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
+from projections.demo.foreign import complete_foreign, count_foreign, prepare_foreign
 from projections.demo.oracle import airport_departures
 from projections.demo.progress import Reporter
 from projections.demo.rebuilding import Built, RebuildComparison, Rebuilding
+from projections.demo.stores import SYSTEMS, FlightEvent
+from tests.fixtures.postgres import Databases
 
 
-def test_own_database_of_another_schema_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.demo.database.DATABASE", f"demo_{secrets.token_hex(4)}")
-    own = own_database(dsn)
+def test_own_database_of_another_schema_is_made_anew(dsn: str) -> None:
+    name = f"demo_{secrets.token_hex(4)}"
+    own = own_database(dsn, name)
     try:
         schema.install(own)
-        kept = schema.installed_version(own_database(dsn))
+        kept = schema.installed_version(own_database(dsn, name))
         with connect_sync(own) as connection:
             connection.execute("DROP FUNCTION projections.leave_v1")
 
-        assert (kept, schema.installed_version(own_database(dsn))) == (schema.SCHEMA_VERSION, None)
+        assert (kept, schema.installed_version(own_database(dsn, name))) == (schema.SCHEMA_VERSION, None)
     finally:
         with connect_sync(dsn) as connection:
             connection.autocommit = True
-            connection.execute(f"DROP DATABASE {own.partition('?')[0].rpartition('/')[2]}".encode())
+            connection.execute(f"DROP DATABASE {name}".encode())
 
 
 async def prepared(database: Database, events: int = 10, data: str = "f", *, reset: bool = False) -> Start:
     async with database.transaction() as session:
         return await prepare(session, data, events, reset=reset)
+
+
+async def prepared_foreign(
+    journal: Database, read_side: Database, events: int = 10, *, reset: bool = False
+) -> Start:
+    async with journal.transaction() as session, read_side.transaction() as elsewhere:
+        return await prepare_foreign(session, elsewhere, "table", "f", events, reset=reset)
+
+
+class TestForeign:
+    """A run on a table of another system."""
+
+    @pytest.fixture
+    async def journal(self, empty_dsn: str) -> AsyncIterator[Database]:
+        with SYSTEMS["table"].open(empty_dsn):
+            async with connect(empty_dsn) as journal:
+                yield journal
+
+    @staticmethod
+    def save(dsn: str, *numbers: int, name: str = "Departed") -> None:
+        with SYSTEMS["table"].open(dsn) as rows:
+            rows.save([FlightEvent(UUID(int=number), 1, name, {}) for number in numbers])
+
+    async def test_unfinished_run_is_gone_on_with(
+        self, journal: Database, database: Database, empty_dsn: str
+    ) -> None:
+        assert await prepared_foreign(journal, database) == Start("", 0, 0)
+        self.save(empty_dsn, 1, 2)
+        async with database.transaction() as session:
+            await session.execute(
+                "INSERT INTO projections_demo.airport_effects VALUES ($1, 1, 1)", str(UUID(int=1))
+            )
+
+        assert await prepared_foreign(journal, database, 20) == Start("", 2, 1)
+
+    @pytest.mark.parametrize(("events", "reset"), [(1, False), (10, True)])
+    async def test_run_that_cannot_be_gone_on_with_begins_again(
+        self, journal: Database, database: Database, empty_dsn: str, *, events: int, reset: bool
+    ) -> None:
+        await prepared_foreign(journal, database)
+        self.save(empty_dsn, 1, 2)
+
+        assert await prepared_foreign(journal, database, events, reset=reset) == Start("", 0, 0)
+        async with journal.session() as session:
+            assert await session.fetchval("SELECT count(*) FROM projections_demo_log") == 0
+
+    async def test_run_after_a_complete_one_begins_again(
+        self, journal: Database, database: Database, empty_dsn: str
+    ) -> None:
+        await prepared_foreign(journal, database)
+        self.save(empty_dsn, 1)
+        async with database.transaction() as session:
+            await complete_foreign(session)
+
+        assert await prepared_foreign(journal, database) == Start("", 0, 0)
+
+    async def test_another_read_side_begins_again(
+        self, journal: Database, database: Database, dsn: str, empty_dsn: str, databases: Databases
+    ) -> None:
+        await prepared_foreign(journal, database)
+        self.save(empty_dsn, 1)
+        with databases.fresh("template0") as other:
+            schema.install(other)
+            async with connect(other) as elsewhere:
+                assert await prepared_foreign(journal, elsewhere) == Start("", 0, 0)
+        self.save(empty_dsn, 1)
+
+        assert await prepared_foreign(journal, database) == Start(
+            "", 0, 0
+        )  # its own is of a run that is gone
+
+    async def test_events_of_others_are_refused_and_kept(
+        self, journal: Database, database: Database, empty_dsn: str
+    ) -> None:
+        self.save(empty_dsn, 1, name="Opened")
+
+        with pytest.raises(DemoError, match="holds events 'Opened' that the demo did not append"):
+            await prepared_foreign(journal, database, reset=True)
+
+        async with journal.session() as session:
+            assert await session.fetchval("SELECT count(*) FROM projections_demo_log") == 1
+
+    async def test_writer_of_an_earlier_run_is_shut_out(
+        self, journal: Database, database: Database, empty_dsn: str
+    ) -> None:
+        event = FlightEvent(UUID(int=1), 1, "Departed", {})
+        with suppress(DatabaseError), SYSTEMS["table"].open(empty_dsn) as rows:  # whose connection is gone
+            await prepared_foreign(journal, database)
+            with pytest.raises(OperationalError):
+                rows.save([event])
+
+        async with journal.session() as session:
+            assert await session.fetchval("SELECT count(*) FROM projections_demo_log") == 0
+
+    async def test_lost_and_duplicated_effects_are_counted_for_each_event(
+        self, journal: Database, database: Database, empty_dsn: str
+    ) -> None:
+        await prepared_foreign(journal, database)
+        self.save(empty_dsn, 1, 2, 3)
+        async with database.transaction() as session, journal.transaction() as there:
+            await session.execute(
+                "INSERT INTO projections_demo.carrier_effects VALUES ($1, 1, 2), ($2, 1, 1)",
+                str(UUID(int=1)), str(UUID(int=2)),
+            )  # fmt: skip
+            counts = await count_foreign(there, session, "table")
+
+        assert counts == EventCounts(appended=3, handled=3, lost=1, duplicated=1)
 
 
 async def store(database: Database, *sources: str, entity_type: str = "plane") -> None:
