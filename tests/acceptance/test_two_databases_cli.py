@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,6 @@ def test_metrics_of_a_worker_tell_the_lag(app: Path, dsn: str, read_side: str) -
     options = ["--journal", dsn, "--read-side", read_side, "--http", "127.0.0.1:0"]
     with running("app:Delays", *options, cwd=app) as worker:
         address = worker.until("serving")["address"]
-        text = httpx.get(f"http://{address}/metrics").text
-    assert "lag_seconds{" in text
+        while "lag_seconds{" not in (text := httpx.get(f"http://{address}/metrics").text):
+            time.sleep(0.05)
     assert "projections_database_up" in text

@@ -76,18 +76,20 @@ class Chaos:
         self._read_side = self._sides[-1]
         self._database = database
         self._logs = logs
+        self._seconds = seconds
         self._end = asyncio.get_running_loop().time() + seconds
 
     async def run(self) -> None:
-        """Let it all happen until the time is over; all workers are dead then."""
+        """Let it all happen until the time is over and it has all happened; all workers are dead then."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._until_all_happened())
             for _ in range(APPENDERS):
                 group.create_task(self._appender(self._choices()))
             for _ in range(WORKERS):
                 group.create_task(self._workers(self._choices()))
             group.create_task(self._now_and_then(self._rescale, 1.0, self._choices()))
             group.create_task(self._now_and_then(self._terminate, 0.5, self._choices()))
-            group.create_task(self._now_and_then(self._crash, 12, self._choices()))
+            group.create_task(self._now_and_then(self._crash, min(12, self._seconds / 3), self._choices()))
         self.counts["take-overs"] = sum(
             path.read_text().count(" taken over from ") for path in self._logs.iterdir()
         )
@@ -104,6 +106,21 @@ class Chaos:
     @property
     def _going_on(self) -> bool:
         return asyncio.get_running_loop().time() < self._end
+
+    async def _until_all_happened(self) -> None:
+        """On a slow machine, that takes longer; disturbing workers that only start would prove nothing."""
+        while not await self._all_happened():
+            self._end = max(self._end, asyncio.get_running_loop().time() + 5)
+            await asyncio.sleep(0.5)
+
+    async def _all_happened(self) -> bool:
+        if not all(self.counts[what] for what in ("kills", "rescales", "terminations", "crashes")):
+            return False
+        with suppress(ProjectionsError, OSError):
+            async with self._read_side.database.session() as session:
+                enough: bool = await session.fetchval("SELECT count(*) > $1 FROM effects", self._seconds / 2)
+                return enough
+        return False
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(max(0, min(seconds, self._end - asyncio.get_running_loop().time())))
@@ -196,8 +213,9 @@ class Chaos:
     ) -> None:
         while self._going_on:
             await self._pause(choices.uniform(0.5, 1.5) * seconds)
-            with suppress(ProjectionsError, OSError):
-                self.counts[await do(choices)] += 1
+            if self._going_on:
+                with suppress(ProjectionsError, OSError):
+                    self.counts[await do(choices)] += 1
 
     async def _rescale(self, choices: random.Random) -> str:
         async with self._read_side.database.session() as session:
@@ -210,9 +228,8 @@ class Chaos:
         return "terminations"
 
     async def _crash(self, choices: random.Random) -> str:
-        if self._going_on:
-            server = choices.choice(self._sides).server
-            await asyncio.to_thread(stop_at_once, server)
-            await self._pause(choices.uniform(0, 2))
-            await asyncio.to_thread(server.start)
+        server = choices.choice(self._sides).server
+        await asyncio.to_thread(stop_at_once, server)
+        await self._pause(choices.uniform(0, 2))
+        await asyncio.to_thread(server.start)
         return "crashes"

@@ -55,6 +55,7 @@ class Effects:
 async def work(dsn: str) -> None:
     settings = RunSettings(heartbeat=timedelta(milliseconds=200), lease=timedelta(seconds=1))
     async with connect(dsn) as database:
+        print("running", flush=True)
         await run(database, Totals, Effects, ranges=3, settings=settings)
 
 
@@ -63,6 +64,7 @@ async def append_on(dsn: str) -> None:
     chance = random.Random()
     ways = [Inline(Totals, Effects).append, Inline(Effects).append, append]
     connection = await asyncpg.connect(dsn)
+    print("running", flush=True)
     while True:
         sources = chance.choices(range(SOURCES), k=chance.randint(1, 4))
         events = [Event(f"s{source}", Happened(n=chance.randint(0, 9)), "plane") for source in sources]

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,17 @@ import offsets
 from journal import ConnectionSettings, Database, connect
 from projections.testing import run_until_caught_up
 from tests.chaos.inline import TABLES, Effects, Totals
-from tests.chaos.test_chaos import check_effects
+from tests.chaos.test_chaos import check_effects, rows
 from tests.fixtures.projections import execute, fetchval
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "300"))
+
+
+_HANDLED = """
+SELECT (SELECT count(*) FROM effects)::bigint - sum(r.handled)::bigint AS inline, sum(r.handled)::bigint AS live
+FROM projections.projection_ranges AS r INNER JOIN projections.projections AS p USING (projection_id)
+WHERE p.name = 'effects'
+"""
 
 
 async def switch(database: Database, name: str, to: offsets.Mode) -> None:
@@ -27,13 +34,21 @@ async def switch(database: Database, name: str, to: offsets.Mode) -> None:
         await offsets.set_mode(session, name, to)
 
 
-async def chaos(database: Database, start: Callable[[str], subprocess.Popen[bytes]], seconds: float) -> int:
-    """Returns how many events were handled inline."""
+async def handled(database: Database) -> tuple[int, int]:
+    """How many events were handled inline, and how many by workers."""
+    (row,) = await rows(database, _HANDLED)
+    return row["inline"], row["live"]
+
+
+async def chaos(
+    database: Database, start: Callable[[str], Awaitable[subprocess.Popen[bytes]]], seconds: float
+) -> None:
+    """Let it all happen for that time, and on until events were handled both inline and by workers."""
     chance = random.Random(os.environ.get("CHAOS_SEED"))
-    processes = {role: [start(role), start(role)] for role in ("worker", "append")}
+    processes = {role: [await start(role), await start(role)] for role in ("worker", "append")}
     ends_at = asyncio.get_running_loop().time() + seconds
     try:
-        while asyncio.get_running_loop().time() < ends_at:
+        while asyncio.get_running_loop().time() < ends_at or min(await handled(database)) <= 0:
             await asyncio.sleep(chance.uniform(0.05, 0.5))
             match chance.randrange(4):
                 case 0:
@@ -41,7 +56,7 @@ async def chaos(database: Database, start: Callable[[str], subprocess.Popen[byte
                     killed = processes[role].pop(0)
                     killed.kill()
                     killed.wait()
-                    processes[role].append(start(role))
+                    processes[role].append(await start(role))
                 case _:
                     await switch(
                         database, chance.choice(["totals", "effects"]), chance.choice(["inline", "live"])
@@ -52,26 +67,27 @@ async def chaos(database: Database, start: Callable[[str], subprocess.Popen[byte
         for process in [*processes["worker"], *processes["append"]]:
             process.kill()
             process.wait()
-    handled: int = await fetchval(
-        database,
-        "SELECT (SELECT count(*) FROM effects) - sum(r.handled)::bigint FROM projections.projection_ranges AS r "
-        "INNER JOIN projections.projections AS p USING (projection_id) WHERE p.name = 'effects'",
-    )
-    return handled
 
 
 async def run_chaos(dsn: str, logs: Path, seconds: float) -> None:
-    def start(role: str) -> subprocess.Popen[bytes]:
+    async def start(role: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.chaos.inline", role, dsn]
         with (logs / f"{role}.log").open("ab") as log:
-            return subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=log
+            )
+        assert process.stdout is not None
+        with process.stdout as said:
+            assert await asyncio.to_thread(said.readline) == b"running\n"
+        return process
 
     async with connect(dsn, ConnectionSettings(max_connections=10)) as database:
         for table in TABLES:
             await execute(database, table)
         await run_until_caught_up(database, Totals, Effects, ranges=3)
         await switch(database, "totals", "inline")
-        inline = await chaos(database, start, seconds)
+        await chaos(database, start, seconds)
+        inline, _ = await handled(database)
         await run_until_caught_up(database, Totals, Effects, ranges=3)
 
         events = await check_effects(database)
@@ -85,6 +101,7 @@ async def run_chaos(dsn: str, logs: Path, seconds: float) -> None:
     assert 0 < inline < events
 
 
+@pytest.mark.timeout(300)
 async def test_whoever_handles_each_event_is_handled_once(dsn: str, tmp_path: Path) -> None:
     await run_chaos(dsn, tmp_path, 8)
 
