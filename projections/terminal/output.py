@@ -39,6 +39,7 @@ __all__ = [
     "print_table",
     "printable",
     "rescaled",
+    "row_of",
     "seconds",
     "short_id",
     "shortened",
@@ -83,19 +84,20 @@ def table_of(
         numbers: Columns of texts that stand to the right, as whole numbers do.
         without: Columns that are left out.
     """
-    getters = {
-        name: attrgetter(one) if isinstance(one, str) else one
-        for name, one in columns.items()
-        if name not in without
-    }
-    rows = [[get(one) for get in getters.values()] for one in found]
-    whole = [bool(rows) and all(type(row[index]) is int for row in rows) for index in range(len(getters))]
+    shown = {name: one for name, one in columns.items() if name not in without}
+    rows = [[*row_of(shown, one).values()] for one in found]
+    whole = [bool(rows) and all(type(row[index]) is int for row in rows) for index in range(len(shown))]
     table = Table(
-        *(_column(name, right=right or name in numbers) for name, right in zip(getters, whole, strict=True))
+        *(_column(name, right=right or name in numbers) for name, right in zip(shown, whole, strict=True))
     )
     for row in rows:
         table.add_row(*map(_cell, row))
     return table
+
+
+def row_of(columns: Columns, one: Any) -> dict[str, object]:
+    """What a table shows of one thing, by the names of its columns."""
+    return {name: (attrgetter(get) if isinstance(get, str) else get)(one) for name, get in columns.items()}
 
 
 def table_or(
@@ -346,4 +348,4 @@ def _plain(value: Any) -> Any:
 
 
 def _fact(value: object) -> str:
-    return "-" if value is None else f"{value:,}" if type(value) is int else printable(str(value))
+    return printable(str(value)) if type(value) in {bool, datetime} else _cell(value).plain

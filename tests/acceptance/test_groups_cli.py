@@ -350,6 +350,12 @@ def test_long_conditions_are_cut_in_tables_and_whole_in_json(dsn: str) -> None:
     assert len(row[4]) == 60
     assert row[4].endswith("…")
     assert values("subscriptions", "list", "g", "--dsn", dsn)["subscriptions"][0]["condition"] == condition
+    assert condition in done("subscriptions", "show", "1", "--dsn", dsn)
+    assert values("subscriptions", "show", "1", "--dsn", dsn)["condition"] == condition
+
+
+def test_a_subscription_that_is_not_there_is_told(dsn: str) -> None:
+    assert "there is no subscription 7" in refused("subscriptions", "show", "7", "--dsn", dsn)
 
 
 async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Database, dsn: str) -> None:

@@ -228,11 +228,24 @@ def test_workers_are_shown_with_what_they_hold(app: Path, behind: str) -> None:
 
         (found,) = values("workers", "--dsn", behind)["workers"]
         (row,) = rows(called("workers", "--dsn", behind).stdout)
+        shown = values("workers", "show", found["owner"], "--dsn", behind)
+        told = called("workers", "show", found["owner"], "--dsn", behind).stdout
 
     assert (found["pid"], found["state"], found["projections"]) == (worker.process.pid, "alive", ["delays"])
     assert (found["ranges"], found["slices"]) == (4, 1024)
     assert row[0] == found["owner"]
     assert row[2:4] == [str(worker.process.pid), "alive"]
+    assert [(one["projection"], one["min_slice"], one["error"]) for one in shown["held"]] == [
+        ("delays", first, None) for first in (0, 256, 512, 768)
+    ]
+    assert told.startswith(f"worker       {found['owner']}\n")
+    assert len(rows(told)) == 4
+
+
+def test_a_worker_that_is_not_there_is_told(behind: str) -> None:
+    result = called("workers", "show", "nobody", "--dsn", behind)
+
+    assert (result.returncode, "there is no worker 'nobody'" in result.stderr) == (1, True)
 
 
 def test_workers_that_leave_and_that_are_gone_are_told_apart(behind: str) -> None:

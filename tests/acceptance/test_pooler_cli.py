@@ -40,6 +40,7 @@ status delays
 lag
 lag delays --slices
 workers list
+workers show NONE
 pause delays
 resume delays
 wait delays --token TOKEN
@@ -62,6 +63,7 @@ parked retry delays --all
 parked drop delays --all --yes
 subscribe billing --topic Landed
 subscriptions list billing
+subscriptions show 1
 subscriptions release 1
 subscriptions waiting list
 subscriptions waiting show 1
@@ -156,6 +158,7 @@ REFUSED = {
     "rebuilds drop-old": "this connection goes through a pooler",
     "verify": "write by themselves",
     "parked show": "is not parked",
+    "workers show": "there is no worker",
     "subscriptions release": "is not stopped",
     "subscriptions waiting show": "no event 1 waits",
     "subscriptions waiting retry": "no event 1 waits",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import click
 
-from journal import Database, ProjectionsError, Session
+from journal import Database, NotAllowed, NotFound, Session
 from projections.subscriptions import cursors, unsubscribe
 from projections.subscriptions.catching_up import history_progress
 from projections.subscriptions.commands.catching_up import history_notes, history_values
@@ -20,7 +20,17 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
-from projections.terminal.output import Answer, Columns, done, listing, printable, shortened, values_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    done,
+    facts,
+    listing,
+    printable,
+    row_of,
+    shortened,
+    values_of,
+)
 
 __all__ = ["subscriptions"]
 
@@ -36,20 +46,9 @@ SELECT s.subscription_id, g.name AS group, coalesce(nullif(s.topics, '{}'), s.pa
 FROM projections.subscriptions AS s
 INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
 LEFT JOIN projections.conditions AS c ON s.condition_id = c.condition_id
-WHERE $1::text IS NULL OR g.name = $1 ORDER BY g.name, s.subscription_id
+WHERE ($1::text IS NULL OR g.name = $1) AND ($2::bigint IS NULL OR s.subscription_id = $2)
+ORDER BY g.name, s.subscription_id
 """
-_FIND = """
-SELECT g.name FROM projections.subscriptions AS s
-INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE s.subscription_id = $1
-"""
-
-
-class UnknownSubscription(ProjectionsError):
-    """There is no subscription of this number."""
-
-
-class NotQuarantined(ProjectionsError):
-    """The condition is not stopped, and nothing waits for it; or there is none of this number."""
 
 
 class _Subscription(NamedTuple):
@@ -69,6 +68,7 @@ class _Subscription(NamedTuple):
     """Of its condition."""
 
 
+_Number = Annotated[int, Arg("ID")]
 _COLUMNS: Columns = {
     "id": lambda one: str(one.subscription_id),
     "group": "group",
@@ -87,11 +87,12 @@ _COLUMNS: Columns = {
 @click.group(cls=ListGroup)
 def subscriptions() -> None:
     """
-    List what groups have subscribed to; release conditions that were stopped; remove subscriptions.
+    List, show and remove what groups have subscribed to; release conditions that were stopped.
 
     \b
       projections subscriptions                 all of them
       projections subscriptions list billing    those of one group
+      projections subscriptions show 17         one, with its whole condition
       projections subscriptions waiting list    what waits for conditions: also show, retry and drop
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
@@ -114,13 +115,27 @@ async def list_(session: Session, /, group: str | None = None) -> Answer:
     """
     if group is not None:
         await cursors(session, group)  # raises where there is no such group
-    found = [_Subscription(*row.values()) for row in await session.fetch(_LIST, group)]
+    found = [_Subscription(*row.values()) for row in await session.fetch(_LIST, group, None)]
     nothing = "there is no subscription yet: `projections subscribe GROUP` makes one"
     progress = await history_progress(session, group)
     return listing(
         "subscriptions", found, _COLUMNS, *_notes(found), *history_notes(progress), nothing=nothing,
         values=_values, catching_up=history_values(progress),
     )  # fmt: skip
+
+
+@subscriptions.command()
+@derived
+async def show(session: Session, /, subscription_id: _Number) -> Answer:
+    """Show a subscription with its whole condition and params, and how far it is where it starts in the past."""
+    one = await _find(session, subscription_id)
+    progress = [
+        each for each in await history_progress(session, one.group) if each.subscription_id == subscription_id
+    ]
+    known = row_of(_COLUMNS, one)
+    known |= {"condition": one.condition or "-", "params": one.params, "created": one.created_at}
+    values = _values(one) | {"catching_up": history_values(progress)}
+    return facts(values, known, *_notes([one]), *history_notes(progress))
 
 
 @subscriptions.command()
@@ -133,32 +148,40 @@ async def release(session: Session, /, condition_id: Annotated[int, Arg("CONDITI
     lose nothing. If it fails again, the event waits again.
     """
     if not await release_condition(session, condition_id):
-        raise NotQuarantined(
+        raise NotAllowed(
             f"condition {condition_id} is not stopped, and no event waits for it: `projections subscriptions` shows "
-            "those that are, `projections subscriptions waiting` events"
+            "those that are, `projections subscriptions waiting` events",
+            "wrong_state",
         )
     return done(f"condition {condition_id} is asked again", condition_id=condition_id, released=True)
 
 
 @subscriptions.command()
 @derived
-async def remove(
-    database: Database, /, subscription_id: Annotated[int, Arg("ID")], *, yes: Yes = False
-) -> Answer:
+async def remove(database: Database, /, subscription_id: _Number, *, yes: Yes = False) -> Answer:
     """Remove a subscription: nothing matches for it any more. What has matched stays to be read by its group."""
     async with database.session() as session:
-        group: str | None = await session.fetchval(_FIND, subscription_id)
-    if group is None:
-        raise UnknownSubscription(f"there is no subscription {subscription_id}")
+        group = (await _find(session, subscription_id)).group
     confirm(f"Remove subscription {subscription_id} of group {group!r}?", yes=yes)
     async with database.transaction() as session:
         if not await unsubscribe(session, subscription_id):
-            raise UnknownSubscription(f"subscription {subscription_id} is gone already")
+            raise _unknown(subscription_id)
     text = f"subscription {subscription_id} of group {printable(group)!r} is removed"
     return done(text, subscription_id=subscription_id, removed=True)
 
 
 subscriptions.add_command(waiting)
+
+
+async def _find(session: Session, subscription_id: int) -> _Subscription:
+    rows = await session.fetch(_LIST, None, subscription_id)
+    if not rows:
+        raise _unknown(subscription_id)
+    return _Subscription(*rows[0].values())
+
+
+def _unknown(subscription_id: int) -> NotFound:
+    return NotFound(f"there is no subscription {subscription_id}", "unknown_subscription")
 
 
 def _notes(found: list[_Subscription]) -> Iterator[str]:

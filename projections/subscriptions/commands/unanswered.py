@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import click
 
-from journal import Database, ProjectionsError, Session
+from journal import Database, NotFound, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
@@ -46,14 +46,6 @@ FROM projections.unanswered AS u WHERE NOT u.due
 _DROP_ALL = """
 SELECT count(*) FILTER (WHERE projections._drop_unanswered_v1(u.unanswered_id)) FROM projections.unanswered AS u
 """
-
-
-class NotWaiting(ProjectionsError):
-    """No event of this number waits for a condition."""
-
-
-class UnknownCondition(ProjectionsError):
-    """There is no condition of this number."""
 
 
 class _Waiting(NamedTuple):
@@ -113,8 +105,9 @@ def waiting() -> None:
 async def list_(session: Session, /, condition_id: _Condition = None, *, limit: Limit = 100) -> Answer:
     """List the events that wait, those that have waited longest first, and the conditions that are stopped."""
     if condition_id is not None and not await session.fetchval(_KNOWN, condition_id):
-        raise UnknownCondition(
-            f"there is no condition {condition_id}: `projections subscriptions list` shows them"
+        raise NotFound(
+            f"there is no condition {condition_id}: `projections subscriptions list` shows them",
+            "unknown_condition",
         )
     found = [_Waiting(*row.values()) for row in await session.fetch(_WAITING, condition_id, None, limit)]
     behind = [
@@ -189,9 +182,10 @@ async def _decide(session: Session, one: str, every: str, number: int | None) ->
     return 1
 
 
-def _not_waiting(number: int) -> NotWaiting:
-    return NotWaiting(
-        f"no event {number} waits for a condition, or not any more: `projections subscriptions waiting list` lists them"
+def _not_waiting(number: int) -> NotFound:
+    return NotFound(
+        f"no event {number} waits for a condition, or no longer: `projections subscriptions waiting list` lists them",
+        "not_waiting",
     )
 
 
