@@ -12,8 +12,8 @@ from journal import (
 )
 from projections.errors import InvalidHandler
 from projections.subscriptions.consumer import Consumer
-from projections.subscriptions.dead_batches import DeadBatches
-from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
+from projections.subscriptions.dead_letters import DeadLetters
+from projections.subscriptions.dead_letters import FailedBatch as FailedBatch
 from projections.subscriptions.errors import InvalidSubscription as InvalidSubscription
 from projections.subscriptions.errors import (
     PublishFailed,
@@ -54,7 +54,7 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailable",
     "DatabaseWentBack",
-    "DeadBatches",
+    "DeadLetters",
     "EventIdConflict",
     "EventStream",
     "Interest",

@@ -20,7 +20,7 @@ from journal.service import AT_ONCE, Pace, Service, log_failure
 from offsets import RangeLost
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
-from projections.subscriptions.dead_batches import encode_batch, fail_batch
+from projections.subscriptions.dead_letters import encode_batch, fail_batch
 from projections.subscriptions.errors import InvalidCursor
 from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.groups import GroupRange

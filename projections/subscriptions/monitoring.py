@@ -14,7 +14,7 @@ from journal import Database, NotAllowed, Session
 from projections.monitoring.measures import Measure, MetricTable, measures, single
 from projections.monitoring.registration import Monitored, Observed, Place, Ranges, Text
 from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
-from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
+from projections.subscriptions.dead_letters import DeadLetters, FailedBatch
 from projections.subscriptions.group_lag import GroupLag, group_lag, unmatched_entity_types
 from projections.subscriptions.groups import rescale_group
 from projections.subscriptions.stopped_conditions import (
@@ -91,7 +91,7 @@ class _Groups(Observed):
     async def page(self, database: Database) -> dict[str, Any]:
         async with database.session() as session:
             dead = {
-                one.name: await DeadBatches(session).list(one.name, limit=DEAD_LISTED)
+                one.name: await DeadLetters(session).list(one.name, limit=DEAD_LISTED)
                 for one in self.groups
                 if one.dead
             }
@@ -142,14 +142,14 @@ async def _rescale(database: Database, group: Text, ranges: Ranges) -> str:
 
 async def _retry(database: Database, group: Text, retry_id: _RetryId) -> str:
     async with database.transaction() as session:
-        await DeadBatches(session).retry(group, retry_id)
-    return f"batch {retry_id} of {group} is handled again"
+        await DeadLetters(session).retry(group, retry_id)
+    return f"dead letter {retry_id} of {group} is handled again"
 
 
 async def _drop(database: Database, group: Text, retry_id: _RetryId) -> str:
     async with database.transaction() as session:
-        await DeadBatches(session).drop(group, retry_id)
-    return f"batch {retry_id} of {group} is dropped"
+        await DeadLetters(session).drop(group, retry_id)
+    return f"dead letter {retry_id} of {group} is dropped"
 
 
 async def _release(database: Database, condition_id: _ConditionId) -> str:
@@ -162,5 +162,5 @@ async def _release(database: Database, condition_id: _ConditionId) -> str:
 
 MONITORED = Monitored(
     _look,
-    {"rescale-group": _rescale, "retry-batch": _retry, "drop-batch": _drop, "release": _release},
+    {"rescale-group": _rescale, "retry-dead-letter": _retry, "drop-dead-letter": _drop, "release": _release},
 )

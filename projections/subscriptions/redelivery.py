@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal.tasks import end
-from projections.subscriptions.dead_batches import (
+from projections.subscriptions.dead_letters import (
     Retry,
     decode_batch,
     finish_retry,

@@ -231,7 +231,7 @@ def test_a_dead_letter_is_shown_whole(dead: str) -> None:
 
 
 def test_a_dead_letter_is_handled_again_when_it_is_retried(dead: str) -> None:
-    assert done("groups", "dead", "retry", "billing", "1", "--dsn", dead) == "batches retried: 1\n"
+    assert done("groups", "dead", "retry", "billing", "1", "--dsn", dead) == "dead letters retried: 1\n"
 
     assert query(
         dead, "SELECT retry_id FROM projections.group_retries WHERE due_at <= clock_timestamp()"
@@ -242,7 +242,7 @@ def test_a_dead_letter_is_handled_again_when_it_is_retried(dead: str) -> None:
 
 
 def test_all_dead_letters_are_retried_and_what_waits_is_left_alone(dead: str) -> None:
-    assert done("groups", "dead", "retry", "billing", "--all", "--dsn", dead) == "batches retried: 2\n"
+    assert done("groups", "dead", "retry", "billing", "--all", "--dsn", dead) == "dead letters retried: 2\n"
 
     assert query(dead, "SELECT count(*) FROM projections.group_retries WHERE due_at > clock_timestamp()") == [
         (1,)
@@ -261,7 +261,9 @@ def test_a_dead_letter_is_dropped_only_when_somebody_agrees(dead: str) -> None:
 
     assert "pass --yes" in error
     assert kept == [(3,)]
-    assert done("groups", "dead", "drop", "billing", "1", "--yes", "--dsn", dead) == "batches dropped: 1\n"
+    assert (
+        done("groups", "dead", "drop", "billing", "1", "--yes", "--dsn", dead) == "dead letters dropped: 1\n"
+    )
     assert query(dead, "SELECT count(*) FROM projections.group_retries") == [(2,)]
 
 

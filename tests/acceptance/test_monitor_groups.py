@@ -110,7 +110,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
 @pytest.mark.slow
 async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
-        await page.value("document.querySelector(\"[aria-label='Retry batch 1 of g']\").focus()")
+        await page.value("document.querySelector(\"[aria-label='Retry dead letter 1 of g']\").focus()")
         await page.press("Enter")
         await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
 
@@ -119,17 +119,17 @@ async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups:
 
 async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
-        await page.click("[aria-label='Drop batch 2 of g']")
+        await page.click("[aria-label='Drop dead letter 2 of g']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
         await page.until("!document.querySelector('dialog[open]')")
         kept = await fetchval(groups, DEAD)
-        await page.click("[aria-label='Drop batch 2 of g']")
+        await page.click("[aria-label='Drop dead letter 2 of g']")
         await page.until("document.querySelector('dialog[open]')")
         await page.click("dialog button[value=drop]")
         await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
 
-    assert "The handler h of g never gets the 1 event of batch 2 again" in question
+    assert "The handler h of g never gets the 1 event of dead letter 2 again" in question
     assert kept == [1, 2]
     assert await fetchval(groups, DEAD) == [1]
 

@@ -40,7 +40,7 @@ PUBLIC = {
     """,
     "projections.testing": "changes_of run_until_caught_up",
     "projections.subscriptions": """
-        Consumer ConsumerSettings DatabaseError DatabaseUnavailable DatabaseWentBack DeadBatches
+        Consumer ConsumerSettings DatabaseError DatabaseUnavailable DatabaseWentBack DeadLetters
         EventIdConflict EventStream Interest InvalidEvent InvalidHandler InvalidValue Listener
         ListenerSettings MatchedEvent Matching NotFound Publication PublishFailed Publisher
         PublisherSettings SchemaError StreamRequest StreamSettings SubscriptionLost create_group group_lag

@@ -21,7 +21,7 @@ from projections.subscriptions import (
     Publication,
     Publisher,
 )
-from projections.subscriptions.dead_batches import decode_batch, encode_batch
+from projections.subscriptions.dead_letters import decode_batch, encode_batch
 from projections.subscriptions.registration import HandlerOptions, RegisteredHandler, register
 
 NOWHERE = cast("Database", None)

@@ -12,7 +12,7 @@ import click
 from journal import Database, OwnedSession, ProjectionsError, Session
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group, rewind_group
 from projections.subscriptions.commands.catching_up import history_notes, history_values
-from projections.subscriptions.commands.dead_batches import dead
+from projections.subscriptions.commands.dead_letters import dead
 from projections.subscriptions.group_lag import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
 from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup

@@ -13,8 +13,8 @@ import offsets
 from journal import Database, DatabaseWentBack, Event, append
 from offsets import RangeLost
 from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, subscribe
-from projections.subscriptions.dead_batches import (
-    DeadBatches,
+from projections.subscriptions.dead_letters import (
+    DeadLetters,
     encode_batch,
     fail_batch,
     finish_retry,
@@ -263,7 +263,7 @@ async def test_a_batch_of_a_lost_history_is_not_kept_and_takes_no_place_of_anoth
 
     assert held.seen.events == [("a", 1), ("b", 1), ("c", 1)]
     async with database.session() as session:
-        assert await DeadBatches(session).list("g", waiting=True) == []
+        assert await DeadLetters(session).list("g", waiting=True) == []
 
 
 async def test_batches_of_the_same_numbers_and_other_events_are_kept_beside_each_other(
@@ -285,7 +285,7 @@ async def test_batches_of_the_same_numbers_and_other_events_are_kept_beside_each
                 )
                 await session.execute("SELECT setval('projections.group_retries_retry_id_seq', 9)")
 
-        assert len(await DeadBatches(session).list("g", waiting=True)) == 2
+        assert len(await DeadLetters(session).list("g", waiting=True)) == 2
 
 
 async def test_what_came_of_a_batch_is_stored_only_of_the_batch_that_was_taken(database: Database) -> None:
@@ -301,9 +301,9 @@ async def test_what_came_of_a_batch_is_stored_only_of_the_batch_that_was_taken(d
 
         assert not await finish_retry(session, lost)
         assert not await finish_retry(session, lost, attempts=2, error="no")
-        assert [kept.error for kept in await DeadBatches(session).list("g", waiting=True)] == ["e"]
+        assert [kept.error for kept in await DeadLetters(session).list("g", waiting=True)] == ["e"]
         assert await finish_retry(session, taken)
-        assert await DeadBatches(session).list("g", waiting=True) == []
+        assert await DeadLetters(session).list("g", waiting=True) == []
 
 
 FAIL = "SELECT projections.fail_batch_v1('g', 'h', 1, 'e', '0 s', $1)"

@@ -85,20 +85,20 @@ async def test_a_group_is_rescaled(group: Database) -> None:
 
 
 async def test_a_dead_letter_is_retried(group: Database) -> None:
-    answered = await act_alone(group, "retry-batch", group="g", retry_id=1)
+    answered = await act_alone(group, "retry-dead-letter", group="g", retry_id=1)
 
-    assert answered.json() == {"done": "batch 1 of g is handled again"}
+    assert answered.json() == {"done": "dead letter 1 of g is handled again"}
     assert await fetchval(group, DEAD) == [2]
 
 
 async def test_a_dead_letter_is_dropped(group: Database) -> None:
-    answered = await act_alone(group, "drop-batch", group="g", retry_id=2)
+    answered = await act_alone(group, "drop-dead-letter", group="g", retry_id=2)
 
-    assert answered.json() == {"done": "batch 2 of g is dropped"}
+    assert answered.json() == {"done": "dead letter 2 of g is dropped"}
     assert await fetchval(group, "SELECT count(*) FROM projections.group_retries") == 2
 
 
-@pytest.mark.parametrize("action", ["retry-batch", "drop-batch"])
+@pytest.mark.parametrize("action", ["retry-dead-letter", "drop-dead-letter"])
 async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: str) -> None:
     answered = await act_alone(group, action, group="g", retry_id=3)
 
@@ -125,9 +125,9 @@ async def test_a_condition_is_released_once(group: Database) -> None:
         ("rescale-group", {"group": "x", "ranges": 2}, 404),
         ("rescale-group", {"group": "g", "ranges": 0}, 400),
         ("rescale-group", {"projection": "g", "ranges": 2}, 400),
-        ("retry-batch", {"group": "x", "retry_id": 1}, 404),
-        ("retry-batch", {"group": "g"}, 400),
-        ("drop-batch", {"group": "g", "retry_id": 2**63}, 400),
+        ("retry-dead-letter", {"group": "x", "retry_id": 1}, 404),
+        ("retry-dead-letter", {"group": "g"}, 400),
+        ("drop-dead-letter", {"group": "g", "retry_id": 2**63}, 400),
         ("release", {"condition_id": "1"}, 400),
     ],
 )
@@ -146,7 +146,7 @@ async def test_actions_of_groups_come_from_the_page_alone(group: Database) -> No
     async with monitoring(group) as client:
         answered = [
             await client.post(f"/actions/{name}", json={})
-            for name in ("retry-batch", "drop-batch", "release")
+            for name in ("retry-dead-letter", "drop-dead-letter", "release")
         ]
 
     assert [one.status_code for one in answered] == [403] * 3

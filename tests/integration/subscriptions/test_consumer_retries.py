@@ -14,14 +14,14 @@ from journal import Database, DatabaseError
 from offsets import RangeLost
 from projections.subscriptions import (
     Consumer,
-    DeadBatches,
+    DeadLetters,
     InvalidSubscription,
     MatchedEvent,
     NotFound,
     rescale_group,
     subscribe,
 )
-from projections.subscriptions.dead_batches import encode_batch, fail_batch, take_retries
+from projections.subscriptions.dead_letters import encode_batch, fail_batch, take_retries
 from projections.subscriptions.groups import poll_group
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
@@ -104,8 +104,8 @@ async def test_the_cursor_passes_a_batch_that_is_kept_for_later(database: Databa
 
         assert await cursors_of(database) == [2]
         async with database.session() as session:
-            (kept,) = await DeadBatches(session).list("g", waiting=True)
-            assert await DeadBatches(session).list("g") == []
+            (kept,) = await DeadLetters(session).list("g", waiting=True)
+            assert await DeadLetters(session).list("g") == []
     assert (kept.handler, kept.first_match_id, kept.last_match_id, kept.attempts, kept.events) == (
         "failed", 1, 2, 1, 2,
     )  # fmt: skip
@@ -127,9 +127,9 @@ async def test_a_batch_whose_retries_are_used_up_is_a_dead_letter(
             await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await DeadBatches(session).list("g")
-        assert await DeadBatches(session).list("g", waiting=True) == []
-        shown, events = await DeadBatches(session).show("g", dead.retry_id)
+        (dead,) = await DeadLetters(session).list("g")
+        assert await DeadLetters(session).list("g", waiting=True) == []
+        shown, events = await DeadLetters(session).show("g", dead.retry_id)
         assert (shown, [event.envelope.source_id for event in events]) == (dead, ["a"])
     assert (dead.attempts, dead.due_at) == (3, None)
     assert len(failed.batches) == 3
@@ -145,14 +145,14 @@ async def test_a_dead_letter_that_is_retried_is_handled_again_and_gone(database:
         await landed_and_matched(database, "a")
         await until(database, DEAD, 1)
         async with database.session() as session:
-            (dead,) = await DeadBatches(session).list("g")
-            assert await DeadBatches(session).retry("g", dead.retry_id) == 1
+            (dead,) = await DeadLetters(session).list("g")
+            assert await DeadLetters(session).retry("g", dead.retry_id) == 1
         await until(database, NONE_KEPT)
 
     assert failed.batches == [[("a", 1)]] * 3
     async with database.session() as session:
         with pytest.raises(NotFound, match="is not a dead letter"):
-            await DeadBatches(session).retry("g", dead.retry_id)
+            await DeadLetters(session).retry("g", dead.retry_id)
 
 
 async def test_a_dead_letter_that_is_retried_has_all_of_its_retries_before_it_is_dead_again(
@@ -166,8 +166,8 @@ async def test_a_dead_letter_that_is_retried_has_all_of_its_retries_before_it_is
         await landed_and_matched(database, "a")
         await until(database, DEAD, 1)
         async with database.session() as session:
-            (dead,) = await DeadBatches(session).list("g")
-            await DeadBatches(session).retry("g", dead.retry_id)
+            (dead,) = await DeadLetters(session).list("g")
+            await DeadLetters(session).retry("g", dead.retry_id)
         await failed.until_calls(4)
         await until(database, DEAD, 1)
 
@@ -181,12 +181,12 @@ async def test_a_dead_letter_that_is_dropped_is_gone(database: Database) -> None
         await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await DeadBatches(session).list("g")
-        assert await DeadBatches(session).drop("g", dead.retry_id) == 1
-        for decide in (DeadBatches(session).drop, DeadBatches(session).show):
+        (dead,) = await DeadLetters(session).list("g")
+        assert await DeadLetters(session).drop("g", dead.retry_id) == 1
+        for decide in (DeadLetters(session).drop, DeadLetters(session).show):
             with pytest.raises(NotFound, match="is not a dead letter"):
                 await decide("g", dead.retry_id)
-        assert await DeadBatches(session).list("g") == []
+        assert await DeadLetters(session).list("g") == []
 
 
 async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database: Database) -> None:
@@ -207,10 +207,10 @@ async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database
         await until_handled(database)
         await execute(database, "DELETE FROM projections.events")
         async with database.session() as session:
-            (kept,) = await DeadBatches(session).list("g", waiting=True)
+            (kept,) = await DeadLetters(session).list("g", waiting=True)
             with pytest.raises(NotFound, match="is not a dead letter"):
-                await DeadBatches(session).retry("g", kept.retry_id)
-            assert await DeadBatches(session).retry("g", kept.retry_id, waiting=True) == 1
+                await DeadLetters(session).retry("g", kept.retry_id)
+            assert await DeadLetters(session).retry("g", kept.retry_id, waiting=True) == 1
         async with asyncio.timeout(30):
             await release.wait()
 
@@ -291,7 +291,7 @@ async def test_a_retry_that_takes_too_long_has_failed(database: Database) -> Non
         await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await DeadBatches(session).list("g")
+        (dead,) = await DeadLetters(session).list("g")
     assert "no end after 0.02 s" in dead.error
 
 
@@ -346,7 +346,7 @@ async def test_what_a_reader_failed_on_after_it_lost_its_range_is_not_kept(datab
                 session, "g", "h", '[{"match_id": 1}]', attempts=1, error="e", delay=SOON, held=held
             )
 
-        assert await DeadBatches(session).list("g", waiting=True) == []
+        assert await DeadLetters(session).list("g", waiting=True) == []
 
 
 async def test_a_batch_is_kept_once_and_another_between_the_same_two_matches_beside_it(
@@ -361,7 +361,7 @@ async def test_a_batch_is_kept_once_and_another_between_the_same_two_matches_bes
         for matches in (batch, batch, longer):
             await fail_batch(session, "g", "h", matches, attempts=1, error="e", delay=timedelta(hours=1))
 
-        assert [kept.events for kept in await DeadBatches(session).list("g", waiting=True)] == [2, 3]
+        assert [kept.events for kept in await DeadLetters(session).list("g", waiting=True)] == [2, 3]
 
 
 async def test_a_batch_that_was_taken_is_not_taken_by_another_until_its_lease_ends(

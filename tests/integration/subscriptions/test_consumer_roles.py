@@ -10,7 +10,7 @@ import pytest
 from journal import Database, MissingPrivilege, connect
 from projections.subscriptions import (
     Consumer,
-    DeadBatches,
+    DeadLetters,
     Publisher,
     PublishFailed,
     publish,
@@ -39,9 +39,9 @@ async def test_a_worker_may_subscribe_consume_fail_and_decide(
             await until(database, DEAD)
             await until_handled(database)
         async with own.session() as session:
-            (dead,) = await DeadBatches(session).list("g")
-            assert await DeadBatches(session).retry("g", dead.retry_id) == 1
-            assert await DeadBatches(session).drop("g", dead.retry_id, waiting=True) == 1
+            (dead,) = await DeadLetters(session).list("g")
+            assert await DeadLetters(session).retry("g", dead.retry_id) == 1
+            assert await DeadLetters(session).drop("g", dead.retry_id, waiting=True) == 1
             await rescale_group(session, "g", 2)
             assert len(await peek(session, "g")) == 0
 
@@ -73,7 +73,7 @@ async def test_a_reader_may_look_and_not_publish(
     async with connect(login("projections_reader")) as own:
         async with own.session() as session:
             assert [match.match_id for match in await peek(session, "g")] == [1]
-            assert await DeadBatches(session).list("g") == []
+            assert await DeadLetters(session).list("g") == []
         publisher = Publisher(own, "p")
         accepted = await publisher.publish("t", 1)
         with pytest.raises(MissingPrivilege):

@@ -14,7 +14,7 @@ import pytest
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
 from projections.subscriptions import Consumer, MatchedEvent, cursors, rescale_group, subscribe
-from projections.subscriptions.dead_batches import DeadBatches
+from projections.subscriptions.dead_letters import DeadLetters
 from projections.subscriptions.groups import poll_group, release_range
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import Failure, execute, fetchval, until
@@ -157,7 +157,7 @@ async def test_a_consumer_that_loses_its_range_cancels_what_runs_and_stores_noth
 
     assert seen.batches == [[("a", 1)], [("a", 1)]]
     async with database.session() as session:
-        assert await DeadBatches(session).list("g", waiting=True) == []
+        assert await DeadLetters(session).list("g", waiting=True) == []
 
 
 async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(database: Database) -> None:
@@ -184,7 +184,7 @@ async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(databas
 
     assert seen.batches == [[("a", 1)], [("a", 1)]]
     async with database.session() as session:
-        assert await DeadBatches(session).list("g", waiting=True) == []
+        assert await DeadLetters(session).list("g", waiting=True) == []
 
 
 @pytest.mark.daily(1)

@@ -92,12 +92,12 @@ export class Groups {
     const line = make("tr");
     const body = { group, retry_id: id };
     line.buttons = make("div", { class: "buttons" },
-      button("Retry", `Retry batch ${id} of ${group}`, "retry", (made) => act(made, "retry-batch", body)),
-      button("Drop", `Drop batch ${id} of ${group}`, "drop danger", async (made) => {
+      button("Retry", `Retry dead letter ${id} of ${group}`, "retry", (made) => act(made, "retry-dead-letter", body)),
+      button("Drop", `Drop dead letter ${id} of ${group}`, "drop danger", async (made) => {
         const what = events === 1 ? "1 event" : `${number(events)} events`;
-        const text = `The handler ${handler} of ${group} never gets the ${what} of batch ${id} again. The journal keeps them.`;
-        const asked = { title: "Drop this batch?", text, keep: "Keep it", go: "Drop the batch", value: "drop" };
-        if ((await answer(asked)) === "drop") await act(made, "drop-batch", body);
+        const text = `The handler ${handler} of ${group} never gets the ${what} of dead letter ${id} again. The journal keeps them.`;
+        const asked = { title: "Drop this dead letter?", text, keep: "Keep it", go: "Drop it", value: "drop" };
+        if ((await answer(asked)) === "drop") await act(made, "drop-dead-letter", body);
       }));
     return line;
   }

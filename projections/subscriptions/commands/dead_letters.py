@@ -1,4 +1,4 @@
-"""``projections groups dead``: batches that a handler of a group has failed on for the last time."""
+"""``projections groups dead``: dead letters, the batches whose retries are used up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import click
 
 from journal import Database, Session
-from projections.subscriptions import DeadBatches, FailedBatch, MatchedEvent
+from projections.subscriptions import DeadLetters, FailedBatch, MatchedEvent
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
@@ -17,8 +17,8 @@ from projections.terminal.output import Answer, Columns, decided, listing, print
 
 __all__ = ["dead"]
 
-_Batch = Annotated[int, Arg("ID")]
-_SomeBatch = Annotated[int | None, Arg("[ID]")]
+_Number = Annotated[int, Arg("ID")]
+_SomeNumber = Annotated[int | None, Arg("[ID]")]
 _COLUMNS: Columns = {
     "group": "group", "id": lambda one: str(one.retry_id), "handler": "handler", "events": "events",
     "attempts": "attempts", "failed at": "failed_at", "error": lambda one: (one.error.splitlines() or [""])[0],
@@ -32,7 +32,7 @@ _EVENT_COLUMNS: Columns = {
 @click.group(cls=ListGroup)
 def dead() -> None:
     """
-    List, show, retry and drop batches that handlers have given up: all retries are used up.
+    List, show, retry and drop dead letters: batches whose retries are used up.
 
     They hold up nothing, and are kept, with their events, until somebody decides.
 
@@ -41,7 +41,7 @@ def dead() -> None:
       projections groups dead list billing          of one
       projections groups dead show billing 17       one, with its error and its events
       projections groups dead retry billing 17      have it handled again; --all for all
-      projections groups dead drop billing 17       remove it; --all for all
+      projections groups dead drop billing 17       its handler never gets it; --all for all
 
     Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape
@@ -51,7 +51,7 @@ def dead() -> None:
 @derived
 async def list_(session: Session, /, group: str | None = None, *, limit: Limit = 100) -> Answer:
     """List dead letters, of one group or of all, those that failed first."""
-    found = await DeadBatches(session).list(group, limit=limit)
+    found = await DeadLetters(session).list(group, limit=limit)
     return listing(
         "dead", found, _COLUMNS, *tell_more(found, limit), nothing="there are no dead letters", values=_values,
         more=len(found) == limit,
@@ -60,9 +60,9 @@ async def list_(session: Session, /, group: str | None = None, *, limit: Limit =
 
 @dead.command()
 @derived
-async def show(session: Session, /, group: str, batch: _Batch) -> Answer:
+async def show(session: Session, /, group: str, number: _Number) -> Answer:
     """Show a dead letter: its error, and its events with their payloads."""
-    found, events = await DeadBatches(session).show(group, batch)
+    found, events = await DeadLetters(session).show(group, number)
     return Answer(
         {**_values(found), "events": [_event_values(one) for one in events]},
         [
@@ -74,36 +74,38 @@ async def show(session: Session, /, group: str, batch: _Batch) -> Answer:
 
 
 @dead.command()
-@derived(check=one_or_all("batch", "ID"))
-async def retry(session: Session, /, group: str, batch: _SomeBatch = None, *, every: Every = False) -> Answer:
+@derived(check=one_or_all("number", "ID"))
+async def retry(
+    session: Session, /, group: str, number: _SomeNumber = None, *, every: Every = False
+) -> Answer:
     """
-    Have a dead letter handled again, by the handler that failed, with all of its retries before it is dead again.
+    Have a dead letter handled again, by the handler that failed on it, with all of its retries.
 
     A running consumer that has this handler does it within a moment; else it waits for one.
     """
-    return decided("retried", "batches", await DeadBatches(session).retry(group, batch))
+    return decided("retried", "dead letters", await DeadLetters(session).retry(group, number))
 
 
 @dead.command()
-@derived(check=one_or_all("batch", "ID"))
+@derived(check=one_or_all("number", "ID"))
 async def drop(
-    database: Database, /, group: str, batch: _SomeBatch = None, *, every: Every = False, yes: Yes = False
+    database: Database, /, group: str, number: _SomeNumber = None, *, every: Every = False, yes: Yes = False
 ) -> Answer:
-    """Remove a dead letter: its handler never gets it again. The journal keeps its events."""
+    """Drop a dead letter: its handler never gets it again. The journal keeps its events."""
     async with database.session() as session:  # asks only about what there is
         await (
-            DeadBatches(session).list(group, limit=1)
-            if batch is None
-            else DeadBatches(session).show(group, batch)
+            DeadLetters(session).list(group, limit=1)
+            if number is None
+            else DeadLetters(session).show(group, number)
         )
-    what = "every dead batch" if batch is None else f"batch {batch}"
+    what = "every dead letter" if number is None else f"dead letter {number}"
     confirm(f"Drop {what} of group {group!r}? The handler never gets it again.", yes=yes)
     async with database.transaction() as session:
-        return decided("dropped", "batches", await DeadBatches(session).drop(group, batch))
+        return decided("dropped", "dead letters", await DeadLetters(session).drop(group, number))
 
 
 def _values(one: FailedBatch) -> dict[str, Any]:
-    """A batch that is dead is never due; its events stand apart."""
+    """A dead letter is never due; its events stand apart."""
     return values_of(one, {"due_at", "events"}) | {"event_count": one.events}
 
 

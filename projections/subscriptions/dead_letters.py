@@ -1,4 +1,4 @@
-"""Batches that a handler failed on: kept in the database until they succeed, or until somebody decides."""
+"""Batches that a handler failed on: kept until they succeed, or as dead letters until somebody decides."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FailedBatch(NamedTuple):
         last_match_id: Its last match.
         attempts: How often it has been tried.
         error: The last error.
-        due_at: When it is to be tried again; None: dead, it waits for somebody.
+        due_at: When it is to be tried again; None: it is a dead letter, and waits for somebody.
         failed_at: The time of the last failure.
         events: How many events it has.
     """
@@ -87,7 +87,7 @@ class Retry(NamedTuple):
     taken_until: datetime
 
 
-class DeadBatches:
+class DeadLetters:
     """
     Dead letters of groups: batches that are not tried any more, because all retries are used up.
 
@@ -102,12 +102,12 @@ class DeadBatches:
         self, group: str | None = None, *, waiting: bool = False, limit: int = 100
     ) -> Sequence[FailedBatch]:
         """
-        Those of a group, or of all groups.
+        The dead letters of a group, or of all groups.
 
         Args:
             group: The group; None for all.
-            waiting: Instead of them those that failed and will be tried again.
-            limit: The largest number of batches to return, 1 to 1,000: those that failed first.
+            waiting: Instead of dead letters, batches that failed and will be tried again.
+            limit: The largest number to return, 1 to 1,000: those that failed first.
 
         Raises:
             InvalidValue: The limit is out of range.
@@ -125,10 +125,10 @@ class DeadBatches:
 
         Args:
             group: The group whose handler failed.
-            retry_id: The number of the batch.
+            retry_id: The number of the dead letter.
 
         Raises:
-            NotFound: There is no such group, or it is not, or not any more, a dead letter of the group.
+            NotFound: There is no such group, or it has no such dead letter, or no longer.
         """
         row = await self._session.fetchrow(_SHOW, group, retry_id)
         if row is None:
@@ -139,39 +139,37 @@ class DeadBatches:
 
     async def retry(self, group: str, retry_id: int | None = None, *, waiting: bool = False) -> int:
         """
-        Have one of a group, or all, handled again now, with all retries before they are dead again.
+        Have one dead letter of a group, or all, handled again now, with all retries.
 
         Of two who decide about the same one at once, the second is refused: what waits to be handled again is not dead.
 
         Args:
             group: The group whose handler failed.
-            retry_id: The number of the batch; None for all dead letters of the group.
-            waiting: Also where the batch that is named still has retries before it.
+            retry_id: The number of the dead letter; None for all of the group.
+            waiting: Also where the one that is named is no dead letter yet, and still has retries before it.
 
         Returns:
-            How many batches that are.
+            How many that are.
 
         Raises:
-            NotFound: There is no such group, or the batch that was named is not, or no longer, a dead letter
-                of the group.
+            NotFound: There is no such group, or it has no such dead letter, or no longer.
         """
         return await self._decide(_RETRY, group, retry_id, waiting=waiting)
 
     async def drop(self, group: str, retry_id: int | None = None, *, waiting: bool = False) -> int:
         """
-        Remove one of a group, or all: their handlers never get them again. The journal keeps the events.
+        Drop one dead letter of a group, or all: their handlers never get them again. The journal keeps the events.
 
         Args:
             group: The group whose handler failed.
-            retry_id: The number of the batch; None for all dead letters of the group.
-            waiting: Also where the batch that is named still has retries before it.
+            retry_id: The number of the dead letter; None for all of the group.
+            waiting: Also where the one that is named is no dead letter yet, and still has retries before it.
 
         Returns:
-            How many batches that are.
+            How many that are.
 
         Raises:
-            NotFound: There is no such group, or the batch that was named is not, or no longer, a dead letter
-                of the group.
+            NotFound: There is no such group, or it has no such dead letter, or no longer.
         """
         return await self._decide(_DROP, group, retry_id, waiting=waiting)
 
