@@ -8,6 +8,7 @@ from journal.appending import check_name as check_name
 from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import END_OF_TIME as END_OF_TIME
+from journal.backtracking import START_MARGIN as START_MARGIN
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import Poll as Poll
 from journal.backtracking import ReadEvents as ReadEvents

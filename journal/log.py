@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from journal.backtracking import Backtracking, WriterLockBacktracking
+from journal.backtracking import Backtracking, SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, OwnedSession, Row
 from journal.errors import DatabaseUnavailable, JournalUnavailable
 from journal.events import EventEnvelope, Origin
@@ -129,6 +129,11 @@ class Log:
     def has_tokens(self) -> bool:
         """Whether it is a journal of this library: what is appended there has a token."""
         return self.queries is JOURNAL
+
+    @property
+    def is_by_number(self) -> bool:
+        """Whether it is ordered by numbers: the number n is the time n microseconds after 1970."""
+        return self.bound is SequenceBacktracking
 
     @contextmanager
     def named(self) -> Iterator[None]:

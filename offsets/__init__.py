@@ -10,6 +10,7 @@ if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exis
 from offsets.deduplication import BatchVerdicts as BatchVerdicts
 from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict
+from offsets.errors import MoveRefused as MoveRefused
 from offsets.errors import OffsetOvertaken as OffsetOvertaken
 from offsets.errors import ProjectionRuns as ProjectionRuns
 from offsets.errors import RangeLost as RangeLost
@@ -44,9 +45,17 @@ from offsets.management import set_offset as set_offset
 from offsets.management import set_paused as set_paused
 from offsets.management import status as status
 from offsets.management import statuses as statuses
+from offsets.moving import Moved as Moved
+from offsets.moving import take_over_offsets as take_over_offsets
 from offsets.parked import ParkedSource as ParkedSource
 from offsets.parked import ParkedSources as ParkedSources
 from offsets.parked import parked_places as parked_places
+from offsets.standings import KEPT as KEPT
+from offsets.standings import Elsewhere as Elsewhere
+from offsets.standings import Framework as Framework
+from offsets.standings import Standing as Standing
+from offsets.standings import at_position as at_position
+from offsets.standings import standing as standing
 from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim

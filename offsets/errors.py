@@ -37,7 +37,11 @@ class TransactionEnded(ProjectionsError):
 
 
 class ProjectionRuns(ProjectionsError):
-    """Workers that are alive run the projection that is to be removed."""
+    """Workers that are alive run the projection that is to be removed, or to take over offsets."""
+
+
+class MoveRefused(ProjectionsError):
+    """The offsets of a projection of another framework cannot be taken over; the message says why."""
 
 
 class WrongEntityType(InvalidValue):

@@ -19,8 +19,8 @@ from journal import (
     END_OF_TIME,
     DatabaseWentBack,
     Generation,
+    Key,
     OwnedSession,
-    Row,
     Session,
     SliceReader,
     latest_seq_nr,
@@ -39,7 +39,7 @@ UPDATE projections.projection_ranges SET journal_life = $5
 WHERE projection_id = $1 AND min_slice = $2 AND epoch = $3 AND owner = $4
 """
 _OFFSETS = """
-SELECT source_id, slice, seq_nr, db_timestamp FROM projections.source_offsets
+SELECT source_id, seq_nr, db_timestamp, slice FROM projections.source_offsets
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3 AND source_id > $4 ORDER BY source_id LIMIT $5
 """
 _FORGET = "DELETE FROM projections.source_offsets WHERE projection_id = $1 AND source_id = $2"
@@ -164,13 +164,14 @@ async def ahead_of_journal(
         DatabaseWentBack: It is another one.
     """
     after = ""
-    while page := await session.fetch(_OFFSETS, projection_id, *reader.slices, after, _PAGE):
+    while rows := await session.fetch(_OFFSETS, projection_id, *reader.slices, after, _PAGE):
+        page = [Key(*row.values()) for row in rows]
         async with reading(session) as journal:
-            ahead = await _compare(journal, reader, page)
+            ahead = await ahead_in(journal, reader, page)
             if seen is not None:
                 await _check(journal, reader, seen)
         yield ahead
-        after = page[-1]["source_id"]
+        after = page[-1].source_id
 
 
 async def _check(journal: Session, reader: SliceReader, seen: Generation) -> None:
@@ -180,32 +181,30 @@ async def _check(journal: Session, reader: SliceReader, seen: Generation) -> Non
         raise DatabaseWentBack("another database answers for the journal, or it went back in time")
 
 
-async def _compare(journal: Session, reader: SliceReader, page: Sequence[Row]) -> list[AheadOfJournal]:
-    since = max(min(row["db_timestamp"] for row in page) - _SKEW, BEGINNING)
-    keys = [(row["source_id"], row["seq_nr"] + 1) for row in page]
+async def ahead_in(journal: Session, reader: SliceReader, offsets: Sequence[Key]) -> list[AheadOfJournal]:
+    """Of offsets, given as the events that were handled last, those of which the journal does not have that event."""
+    since = max(min(last.db_timestamp for last in offsets) - _SKEW, BEGINNING)
+    keys = [(last.source_id, last.seq_nr + 1) for last in offsets]
     found = await reader.predecessors(journal, keys, since, END_OF_TIME)
     ahead: list[AheadOfJournal] = []
-    for row, key in zip(page, keys, strict=True):
-        source_id, number = row["source_id"], row["seq_nr"]
+    for last, key in zip(offsets, keys, strict=True):
         at = found.get(key)
-        if at == row["db_timestamp"]:
+        if at == last.db_timestamp:
             continue
         # One that is not there, of a source that goes further, was deleted by retention.
-        if at is None and await latest_seq_nr(journal, source_id, queries=reader.queries) >= number:
+        if at is None and await latest_seq_nr(journal, last.source_id, queries=reader.queries) >= last.seq_nr:
             continue
-        kept = await _last_kept(journal, reader, source_id, number, row["db_timestamp"])
-        ahead.append(AheadOfJournal(source_id, row["slice"], number, *kept))
+        kept = await _last_kept(journal, reader, last)
+        ahead.append(AheadOfJournal(last.source_id, last.slice, last.seq_nr, *kept))
     return ahead
 
 
-async def _last_kept(
-    journal: Session, reader: SliceReader, source_id: str, number: int, at: datetime
-) -> tuple[int, datetime | None]:
+async def _last_kept(journal: Session, reader: SliceReader, last: Key) -> tuple[int, datetime | None]:
     """The last event of a source that is older than one that was lost: what came instead is newer."""
     async for envelope in read_source(
-        journal, source_id, last=number, backwards=True, queries=reader.queries
+        journal, last.source_id, last=last.seq_nr, backwards=True, queries=reader.queries
     ):
-        if envelope.db_timestamp < at:
+        if envelope.db_timestamp < last.db_timestamp:
             return envelope.seq_nr, envelope.db_timestamp
     return 0, None
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from typing import Annotated, Any, get_args
 
 import click
 
 import offsets as stored
-from journal import BEGINNING, Database, Log, OwnedSession, Session
+from journal import BEGINNING, Database, Log, OwnedSession, Session, slice_ranges
+from projections.defining.handlers import projection_of
+from projections.durations import Duration
 from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import derived
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.confirmation import confirm
+from projections.terminal.long_running import FirstRanges
 from projections.terminal.options import From, Yes
 from projections.terminal.output import NO_PROJECTION, Answer, Columns, PartOf, done, table_or, type_keys
+from projections.terminal.targets import load_projections
 
 __all__ = ["offsets"]
 
@@ -23,11 +29,28 @@ _COLUMNS: Columns = {
     "last handled": lambda one: _time(one.part.handled_at),
 }  # fmt: skip
 _Start = Annotated[datetime | str, From("Handle events from this time on.", "--from")]
+_Framework = Opt(
+    "Take over what this framework has stored.", "--from", type=click.Choice(get_args(stored.Framework))
+)
+_Position = Opt(
+    "Take over that everything up to and including this number of the journal is handled.",
+    type=click.IntRange(0),
+)
+_Name = Opt(
+    "What it is called there: the projection (akka, pekko, eventsourcing), the processor (emmett), the stream of its "
+    "position (message-db). Default: as here."
+)
+_Table = Opt("Where that is stored, where it has no usual name.", metavar="[SCHEMA.]TABLE")
+_Kept = Opt(
+    "Of akka and pekko over R2DBC: how long they keep the offset of a source after its last event: time-window, or "
+    "delete-after.",
+    type=Duration(least="0s", most="3650d"),
+)
 
 
 @click.group(cls=ListGroup)
 def offsets() -> None:
-    """List, show, verify, set and clear the offsets of projections. Without the name of a command it is `list`."""
+    """List, show, verify, set, clear and import offsets of projections. Without the name of a command it is `list`."""
 
 
 @offsets.command(name="list")
@@ -75,6 +98,67 @@ async def clear(database: Database, /, name: str, *, yes: Yes = False) -> Answer
     async with database.transaction() as session:
         await stored.clear_offset(session, name)
     return done(f"projection {name!r} starts at the beginning", name=name, starts_at=None)
+
+
+def _one_origin(options: Mapping[str, Any]) -> None:
+    if (options["framework"] is None) == (options["position"] is None):
+        raise click.UsageError("pass either --from or --position")
+
+
+@offsets.command(name="import")
+@derived(sides="both", check=_one_origin)
+async def import_(
+    database: Database,
+    journal: Log | None,
+    /,
+    target: Annotated[str, Arg("MODULE:OBJECT")],
+    *,
+    framework: Annotated[stored.Framework | None, _Framework] = None,
+    position: Annotated[int | None, _Position] = None,
+    name: Annotated[str | None, _Name] = None,
+    table: Annotated[str | None, _Table] = None,
+    kept: Annotated[timedelta, _Kept] = stored.KEPT,
+    ranges: FirstRanges = 8,
+    dry_run: Annotated[bool, Opt("Look at everything, and store nothing.")] = False,
+) -> Answer:
+    """
+    Have a projection go on where one of another framework stands: what that has handled is not handled again.
+
+    MODULE:OBJECT is ours, as for `projections worker`: it reads the same journal (--journal), writes the same read
+    model, and has handled nothing yet. Stop the other one first.
+
+    \b
+      projections offsets import my_module:Owners --from akka --journal bank
+      projections offsets import my_module:Owners --position 4711 --journal bank
+    """  # noqa: D301 - click reads the escape
+    found = load_projections([target])
+    if len(found) != 1:
+        raise click.BadParameter(f"{target!r} has several projections: name one, as MODULE:OBJECT")
+    if journal is None:
+        raise click.UsageError(
+            "pass --journal: the name of the journal of the other system (`projections journals`)"
+        )
+    ours = projection_of(found[0])
+    async with AsyncExitStack() as stack:
+        if framework is None:
+            assert position is not None  # noqa: S101 - one of them was given
+            stands = stored.at_position(position)
+        else:
+            elsewhere = stored.Elsewhere(framework=framework, name=name or ours.name, table=table, kept=kept)
+            stands = await stack.enter_async_context(
+                stored.standing(database, journal, ours.entity_types, elsewhere)
+            )
+        registered = stored.Registered(ours.name, ours.version, ours.entity_types)
+        moved = await stored.take_over_offsets(
+            database, journal, registered, stands, slice_ranges(ranges), dry_run=dry_run
+        )
+    values = moved._asdict() | {"name": ours.name, "stored": not dry_run}
+    lines = [
+        f"{moved.told}",
+        f"offsets of {moved.sources:,} sources; {moved.deleted:,} that the journal does not have any more are left out",
+        "nothing is stored" if dry_run else f"projection {ours.name!r} goes on there",
+    ]
+    return Answer(values, lines)
 
 
 @offsets.command()

@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import ANY
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -51,6 +52,22 @@ payload = "body"
 ORDERS = """
 CREATE TABLE orders (id bigserial, order_id text, version int, kind text, body jsonb, UNIQUE (order_id, version))
 """
+
+
+class Has:
+    """Equals a text that has another in it."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self._part in " ".join(other.split())
+
+    def __hash__(self) -> int:
+        return hash(self._part)
+
+    def __repr__(self) -> str:
+        return f"... {self._part} ..."
 
 
 class Account(Aggregate):
@@ -188,6 +205,36 @@ def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str) ->
         assert (result.returncode, said in result.stderr) == (2, True), result.stderr
     for command in ("status", "offsets verify"):
         assert projections(*command.split(), "--journal", "bank", *where, env=env).returncode == 0
+
+
+def test_a_projection_goes_on_where_one_of_the_package_stood(
+    app: Path, bank_dsn: str, read_side: str
+) -> None:
+    pay(bank_dsn, "1", "2", "4")
+    attach = ["journals", "attach", "eventsourcing", "bank", "--table", "bank_events"]
+    called(*attach, "--journal", bank_dsn, "--read-side", read_side)
+    both = ["--journal", "bank", "--read-side", read_side]
+    move = ["offsets", "import", "bank:Payments", *both]
+
+    def moved(*more: str) -> tuple[int, str]:
+        done = projections(*move, *more, cwd=app)
+        return done.returncode, done.stdout + done.stderr
+
+    assert moved() == (2, ANY)
+    assert moved("--from", "eventsourcing", "--position", "3") == (2, ANY)
+    assert moved("--from", "eventsourcing") == (1, Has("nothing is stored of 'payments' by eventsourcing"))
+    assert moved("--position", "9") == (1, Has("the offsets are ahead of journal 'bank'"))
+    with connect_sync(read_side) as connection:
+        connection.execute(
+            "CREATE TABLE payments_tracking (application_name text PRIMARY KEY, notification_id bigint)"
+        )
+        connection.execute("INSERT INTO payments_tracking VALUES ('bank', 3)")
+    assert moved("--from", "eventsourcing", "--dry-run") == (0, Has("nothing is stored"))
+    assert moved("--from", "eventsourcing") == (0, Has("events up to position 3 count as handled"))
+    assert moved("--from", "eventsourcing") == (1, Has("has begun already"))
+    work = projections("worker", "bank", *both, "--until-caught-up", cwd=app)
+    assert work.returncode == 0, work.stderr
+    assert query(read_side, "SELECT seq_nr, amount::text FROM paid") == [(4, "4")]
 
 
 def test_what_projections_read_is_not_detached_unless_forced(

@@ -126,6 +126,7 @@ archive export DIRECTORY --entity-type plane --until 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
 journals list
 journals attach table orders --journal-variable ORDERS_DSN --mapping MAPPING
+offsets import app:Gated --position 0 --journal orders --dry-run
 journals detach orders
 captures list
 captures add seen
@@ -235,7 +236,7 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
 def test_a_command_works(place: Place, line: str) -> None:
     arguments = place.arguments(line)
     own = () if line == "schema print" else ("--dsn", place.dsn)
-    if arguments[0] in {"worker", "rebuild", "verify"}:
+    if arguments[0] in {"worker", "rebuild", "verify"} or "app:Gated" in arguments:
         result = projections(*arguments, *own, cwd=place.directory)
     else:
         result = called(*arguments, *own)

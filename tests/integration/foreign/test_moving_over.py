@@ -1,0 +1,241 @@
+"""Projections of other frameworks go on as ours: what these have handled is not handled again, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from pydantic import BaseModel
+
+import offsets
+from journal import (
+    ConnectionSettings,
+    Database,
+    EventEnvelope,
+    Log,
+    Session,
+    connect,
+    event_type,
+    slice_of,
+)
+from journal.foreign import pekko_r2dbc, table_log
+from offsets import Elsewhere, MoveRefused, ProjectionRuns, Standing
+from projections import handles, projection
+from tests.fixtures.moving import take_over
+from tests.fixtures.pekko import R2dbcJournal
+from tests.fixtures.projections import EFFECTS, caught_up, effects, execute, fetchval, record, running
+
+FOREIGN = ConnectionSettings(foreign_journal=True)
+OPENED = (31, "interop.Events$Opened", '{"owner": "x"}')
+TIMESTAMPS = """
+CREATE TABLE akka_projection_timestamp_offset_store (
+    projection_name VARCHAR(255) NOT NULL, projection_key VARCHAR(255) NOT NULL, slice INT NOT NULL,
+    persistence_id VARCHAR(255) NOT NULL, seq_nr BIGINT NOT NULL, timestamp_offset timestamp with time zone NOT NULL,
+    timestamp_consumed timestamp with time zone NOT NULL,
+    PRIMARY KEY(slice, projection_name, timestamp_offset, persistence_id, seq_nr)
+)
+"""
+
+
+@event_type("interop.Events$Opened")
+class Opened(BaseModel):
+    owner: str
+
+
+@projection("accounts", entity_type="account")
+class Accounts:
+    @handles(Opened)
+    async def opened(self, session: Session, event: Opened, envelope: EventEnvelope) -> None:
+        await record(session, envelope)
+
+
+class Akka:
+    """A journal of Akka, with the offsets of a projection that has handled some of it."""
+
+    def __init__(self, journal: R2dbcJournal, connection: asyncpg.Connection) -> None:
+        self._journal = journal
+        self.connection = connection
+        self._last: dict[str, int] = {}
+
+    async def persist(self, persistence_id: str, at: datetime, count: int = 1) -> None:
+        """Events of a source that were stamped at a time."""
+        last = self._last.get(persistence_id, 0)
+        self._last[persistence_id] = last + count
+        await self._journal.persist(self.connection, persistence_id, last, *[OPENED] * count)
+        await self.connection.execute(
+            "UPDATE event_journal SET db_timestamp = $3 WHERE persistence_id = $1 AND seq_nr > $2",
+            persistence_id, last, at,
+        )  # fmt: skip
+
+    async def handled(
+        self, persistence_id: str, seq_nr: int, at: datetime, key: str = "0-1023", name: str = "accounts"
+    ) -> None:
+        await self.connection.execute(
+            "INSERT INTO akka_projection_timestamp_offset_store VALUES ($1, $2, $3, $4, $5, $6, now())",
+            name, key, slice_of(persistence_id), persistence_id, seq_nr, at,
+        )  # fmt: skip
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+AKKA = Elsewhere(framework="akka", name="accounts")
+
+
+@asynccontextmanager
+async def akka(empty_dsn: str, dsn: str) -> AsyncIterator[tuple[Akka, Log, Database]]:
+    journal = R2dbcJournal(empty_dsn, payload="JSONB")
+    await journal.create()
+    connection = await asyncpg.connect(empty_dsn)
+    await connection.execute(TIMESTAMPS)
+    try:
+        async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+            await execute(read_side, EFFECTS)
+            log = await table_log(database, pekko_r2dbc(), name="bank")
+            yield Akka(journal, connection), log, read_side
+    finally:
+        await connection.close()
+
+
+def at(minutes: float) -> datetime:
+    return NOW + timedelta(minutes=minutes)
+
+
+async def test_a_timestamp_store_says_of_each_source_where_it_stands(empty_dsn: str, dsn: str) -> None:
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        await there.persist("account|old", at(-60), 3)  # handled, and its offset deleted
+        await there.persist("account|a", at(-2), 4)
+        await there.handled("account|a", 2, at(-2))
+        await there.handled("account|a", 4, at(-2))
+        await there.persist("account|b", at(-1), 2)
+        await there.handled("account|b", 1, at(-1))  # its second is not handled
+        await there.persist("account|late", at(-3), 2)  # passed over, within the time that offsets are kept
+        await there.persist("account|old", at(1))
+        await there.persist("account|new", at(1), 2)
+        await there.handled("mgmt|9a1f", 1, at(-10))
+        moved = await take_over(read_side, log, Accounts, AKKA)
+        assert (moved.start, moved.sources, moved.deleted) == (at(-6), 2, 0)
+        await caught_up(read_side, Accounts, journal=log)
+        for name in ("account|old", "account|a"):
+            await there.persist(name, datetime.now(UTC))
+        await caught_up(read_side, Accounts, journal=log)
+        assert sorted(await effects(read_side)) == [
+            ("account|a", 5), ("account|b", 2), ("account|late", 1), ("account|late", 2), ("account|new", 1),
+            ("account|new", 2), ("account|old", 4), ("account|old", 5),
+        ]  # fmt: skip
+
+
+def _in_slices(first: int, last: int, count: int) -> list[str]:
+    names = (f"account|{n}" for n in range(100_000))
+    return [
+        name
+        for _, name in zip(range(count), (n for n in names if first <= slice_of(n) <= last), strict=False)
+    ]
+
+
+async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_dsn: str, dsn: str) -> None:
+    low, high = _in_slices(0, 511, 4), _in_slices(512, 1023, 4)
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        for one in (*low, *high):
+            for minute in (-120, -60, -30):
+                await there.persist(one, at(minute))
+        for one in low:  # far behind
+            await there.handled(one, 1, at(-120), "0-511")
+        # Of the others the last one alone still has an offset.
+        await there.handled(high[-1], 3, at(-30), "512-1023")
+        await there.persist(high[0], at(-29))
+        await there.handled(high[0], 4, at(-29), "512-1023")
+        await take_over(read_side, log, Accounts, AKKA)
+        await caught_up(read_side, Accounts, journal=log)
+        # What was handled less than KEPT before the newest has an offset, or was passed over.
+        assert sorted(await effects(read_side)) == sorted(
+            [(one, n) for one in low for n in (2, 3)] + [(one, 3) for one in high[1:-1]]
+        )
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+async def test_what_commits_late_after_the_move_is_handled(empty_dsn: str, dsn: str, indexed: bool) -> None:
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        if indexed:
+            await there.connection.execute(
+                "CREATE INDEX ON event_journal (db_timestamp, slice, entity_type, persistence_id, seq_nr)"
+            )
+        now = await there.connection.fetchval("SELECT now()")
+        await there.persist("account|a", now - timedelta(minutes=1), 2)
+        await there.handled("account|a", 2, now - timedelta(minutes=1))
+        open_for_long = await asyncpg.connect(empty_dsn)
+        transaction = open_for_long.transaction()
+        await transaction.start()
+        await open_for_long.execute("SELECT 1")
+        journal = R2dbcJournal(empty_dsn, payload="JSONB")
+        await journal.persist(open_for_long, "account|late", 0, OPENED, OPENED)
+        await take_over(read_side, log, Accounts, AKKA)
+        async with running(read_side, Accounts, journal=log):
+            await there.persist("account|b", now)
+            await transaction.commit()
+        await caught_up(read_side, Accounts, journal=log)
+        await open_for_long.close()
+        assert sorted(await effects(read_side)) == [
+            ("account|b", 1),
+            ("account|late", 1),
+            ("account|late", 2),
+        ]
+
+
+async def test_what_cannot_be_taken_over_is_refused_and_changes_nothing(empty_dsn: str, dsn: str) -> None:
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+
+        async def refused(match: str, stands: Elsewhere | Standing = AKKA) -> None:
+            with pytest.raises(MoveRefused, match=match):
+                await take_over(read_side, log, Accounts, stands)
+            assert not await fetchval(read_side, "SELECT count(*) FROM projections.source_offsets")
+
+        await refused("nothing is stored of 'accounts' by akka: nothing is stored there")
+        await there.handled("account|a", 2, at(0), name="carts")
+        await refused("nothing is stored of 'accounts' by akka: it has 'carts'")
+        await refused("nothing is stored there", Elsewhere(framework="pekko", name="accounts"))
+        await refused("does not read a log that is ordered by times", Elsewhere(framework="emmett", name="x"))
+        await there.handled("account|a", 2, at(0))
+        await refused("has no event of any of 1 sources: it is another journal")
+        await there.persist("account|a", at(-1))
+        await refused(r"ahead of journal 'bank'.*'account\|a' \(event 2\)")
+        await there.persist("account|a", at(0))
+        transaction = there.connection.transaction()
+        await transaction.start()
+        await there.handled("account|a", 1, at(0))
+        await refused("is writing to akka_projection_timestamp_offset_store: stop the projection 'accounts'")
+        await transaction.rollback()
+        names = _in_slices(0, 1023, 3)
+        names.sort(key=slice_of)
+        for name, key in zip(names, ("0-511", "0-1023", "0-511"), strict=True):
+            await there.persist(name, at(0))
+            await there.handled(name, 1, at(0), key)
+        await refused(r"keys '0-.*' and '0-.*' of projection 'accounts' both have slices from")
+        await there.connection.execute(
+            "UPDATE akka_projection_timestamp_offset_store SET projection_key = 'one'"
+        )
+        assert (await take_over(read_side, log, Accounts, AKKA, dry_run=True)).sources == 4
+        assert not await fetchval(read_side, "SELECT count(*) FROM projections.projections")
+        await there.connection.execute(
+            "ALTER TABLE akka_projection_timestamp_offset_store DROP projection_key"
+        )
+        await refused("is not of a version that is known")
+
+
+async def test_a_projection_that_runs_or_has_begun_takes_nothing_over(empty_dsn: str, dsn: str) -> None:
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        await there.persist("account|a", at(0), 2)
+        await there.handled("account|a", 1, at(0))
+        async with running(read_side, Accounts, journal=log):
+            with pytest.raises(ProjectionRuns, match="projection 'accounts' is run by"):
+                await take_over(read_side, log, Accounts, AKKA)
+        await caught_up(read_side, Accounts, journal=log)
+        with pytest.raises(MoveRefused, match=r"has begun already.*projections offsets clear accounts"):
+            await take_over(read_side, log, Accounts, AKKA)
+        await execute(read_side, "TRUNCATE effects")
+        async with read_side.transaction() as session:
+            await offsets.clear_offset(session, "accounts")
+        await take_over(read_side, log, Accounts, AKKA)
+        await caught_up(read_side, Accounts, journal=log)
+        assert await effects(read_side) == [("account|a", 2)]
