@@ -17,16 +17,20 @@ from journal import NotFound
 from journal.embedded import database_dsn
 from journal.schema import install
 from offsets import ParkedSources, live_events
-from projections.defining.batching import AtLeastOnce, Group
-from projections.defining.handlers import handles, handles_group, projection, reacts
-from projections.defining.tables import Changes, Table, TableError
+from projections.defining import (
+    AtLeastOnce,
+    Changes,
+    Group,
+    Table,
+    TableError,
+    handles,
+    handles_group,
+    projection,
+    reacts,
+)
 from projections.errors import InvalidHandler, ProjectionFailed
-from projections.failing.recovery import Recovery
-from projections.failing.retries import Backoff, Retries
-from projections.running.inline import Inline
-from projections.running.observer import StatusObserver
-from projections.running.run import run
-from projections.running.settings import RunSettings
+from projections.failing import Backoff, Recovery, Retries
+from projections.running import Inline, RunSettings, StatusObserver, run
 from projections.waiting import ReadYourWrites, WaitTimeout, wait_for
 
 __all__ = [

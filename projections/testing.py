@@ -16,12 +16,9 @@ from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, event_row, slice_of
-from projections.defining.folding import Batch
-from projections.defining.handlers import Kind, projection_of
+from projections.defining import Batch, Kind, projection_of
 from projections.errors import InvalidHandler
-from projections.running.observer import StatusObserver
-from projections.running.run import run
-from projections.running.settings import RunSettings
+from projections.running import RunSettings, StatusObserver, run
 
 __all__ = ["changes_of", "run_until_caught_up"]
 

@@ -18,8 +18,7 @@ from pyspark import SparkContext
 
 from journal import ConnectionSettings, connect
 from journal.database import connect_sync
-from projections.demo.checking import ReadModel
-from projections.demo.rebuilding import Built, Rebuilder
+from projections.demo import Built, ReadModel, Rebuilder
 from spark_projections.engine.jvm import find_java
 from spark_projections.engine.session import spark_running
 from spark_projections.rebuilds.bookkeeping import FoldedParts

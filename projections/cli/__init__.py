@@ -38,7 +38,9 @@ _COMMANDS = {
     "parked": LazyCommand(
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
-    "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
+    "demo": LazyCommand(
+        "projections.demo.command:demo", "Run real flights through it, and prove the result."
+    ),
     "journals": LazyCommand(
         "projections.cli.journals:journals", "List, attach and detach journals of other systems."
     ),

@@ -11,16 +11,17 @@ import click
 import offsets
 from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUnavailable, Session
 from journal.database import connect
-from journal.foreign import ForeignJournalError
-from journal.foreign.attached import (
+from journal.foreign import (
     KINDS,
     AttachedJournal,
+    ForeignJournalError,
+    ReadableTable,
     attach,
     attached_journals,
+    check,
     decoder_of,
     detach,
 )
-from journal.foreign.checking import ReadableTable, check
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.options import text_of
@@ -169,7 +170,7 @@ def _written(table: str | None, mapping: Path | None) -> str:
 
 
 async def _checked(journal: AttachedJournal) -> ReadableTable:
-    """What is found out about it; see :func:`journal.foreign.checking.check`."""
+    """What is found out about it; see :func:`journal.foreign.check`."""
     decoder_of(journal.kind)
     settings = ConnectionSettings(max_connections=1, foreign_journal=True)
     try:

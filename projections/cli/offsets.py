@@ -11,7 +11,7 @@ import click
 
 import offsets as stored
 from journal import BEGINNING, Database, Log, OwnedSession, Session, slice_ranges
-from projections.defining.handlers import projection_of
+from projections.defining import projection_of
 from projections.durations import Duration
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from journal.tasks import happens
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 from projections.terminal.forced_exit import ForcedExit
 from projections.terminal.logs import LogFormat
 

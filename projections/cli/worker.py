@@ -18,14 +18,20 @@ from journal import ConnectionSettings, Database, Log
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
-from projections.defining.handlers import Discovery
+from projections.defining import Discovery
 from projections.durations import Duration, duration_text
 from projections.extras import registered
 from projections.http.addresses import Address
-from projections.running.event_loop import loop_runner
-from projections.running.observer import Observers, StatusObserver
-from projections.running.run import run as run_projections
-from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
+from projections.running import (
+    ABORT_AFTER,
+    OTHER_CONNECTIONS,
+    WORKER_CONNECTIONS,
+    Observers,
+    RunSettings,
+    StatusObserver,
+    loop_runner,
+)
+from projections.running import run as run_projections
 from projections.terminal.commands import Arg, Dsn, Journal, Opt, ReadSide, derived
 from projections.terminal.connection import Sides, connected, sides
 from projections.terminal.logs import LogFormat, configure_logs

@@ -18,7 +18,7 @@ from journal import EntityTypes, EventEnvelope, OwnedSession, Session, check_nam
 from projections.defining.batching import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
-from projections.failing.recovery import Recovery
+from projections.failing import Recovery
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)

@@ -24,7 +24,7 @@ from projections.demo.database import fence
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
 from projections.demo.read_models import CLASSES, PROJECTIONS
-from projections.running.inline import Inline
+from projections.running import Inline
 from projections.waiting import wait_for
 
 BATCH = 500

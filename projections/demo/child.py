@@ -19,7 +19,7 @@ from typing import Any
 
 from journal import ProjectionsError, hide_password
 from projections.demo.errors import DemoError
-from projections.running.event_loop import loop_runner
+from projections.running import loop_runner
 
 __all__ = ["Child", "child", "serve", "tell"]
 

@@ -27,7 +27,7 @@ from projections.demo.rebuilding import RebuildComparison, Rebuilder, Rebuilding
 from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 from projections.demo.workers import Crew, Moves, crew, settle
-from projections.running.inline import Inline
+from projections.running import Inline
 from projections.terminal.connection import connected_journal
 
 if TYPE_CHECKING:  # of an extra

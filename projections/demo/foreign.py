@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from journal import Session, schema
-from journal.foreign import ForeignJournalError
-from journal.foreign.attached import attach, detach
+from journal.foreign import ForeignJournalError, attach, detach
 from projections.demo.checking import EventCounts, count_apart
 from projections.demo.database import Start, begin_read_models, handled_events
 from projections.demo.errors import DemoError

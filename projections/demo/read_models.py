@@ -9,8 +9,7 @@ projection has a table of marks of its own, for a rebuild replaces all tables th
 from __future__ import annotations
 
 from journal import EventEnvelope
-from projections.defining.handlers import handles, projection
-from projections.defining.tables import Change, Changes, Table
+from projections.defining import Change, Changes, Table, handles, projection
 from projections.demo.events import ENTITY_TYPE, Cancelled, Departed, Landed
 
 SCHEMA = "projections_demo"

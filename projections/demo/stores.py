@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from journal.database import SyncConnection, connect_sync
-from journal.foreign.attached import AttachedJournal
+from journal.foreign import AttachedJournal
 from projections.demo.events import ENTITY_TYPE, event_of
 from projections.demo.flights import Flight, moment, row_of
 from projections.extras import from_extra

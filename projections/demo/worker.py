@@ -18,9 +18,7 @@ from queue import SimpleQueue
 from journal import ConnectionSettings, EventEnvelope, SliceRange, connect, hide_password
 from projections.demo.child import serve, tell
 from projections.demo.read_models import PROJECTIONS
-from projections.running.observer import StatusObserver
-from projections.running.run import run
-from projections.running.settings import RunSettings
+from projections.running import RunSettings, StatusObserver, run
 from projections.terminal.connection import Sides, connected_journal
 
 LEASE = timedelta(seconds=2)

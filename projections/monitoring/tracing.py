@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
-from projections.running.observer import StatusObserver
+from projections.running import StatusObserver
 
 with from_extra("otel"):
     from opentelemetry import context, trace

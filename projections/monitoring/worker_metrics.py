@@ -19,7 +19,7 @@ from projections.monitoring.lag import RangeLag
 from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, MetricTable, measures, single
 from projections.monitoring.metrics import build_info, families
 from projections.monitoring.snapshot import Snapshot
-from projections.running.observer import Pulse, StatusObserver
+from projections.running import Pulse, StatusObserver
 
 with from_extra("monitor"):
     from prometheus_client import Metric, ProcessCollector

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from journal import Database, EventEnvelope, OwnedSession
 from journal.database import Fault, fault_of
 from journal.tasks import end
-from projections.defining.batching import AtLeastOnce
-from projections.defining.handlers import Kind
+from projections.defining import AtLeastOnce, Kind
 from projections.running.pipeline import Parts
 from projections.running.reporting import too_large
 

@@ -21,10 +21,7 @@ from journal import (
 )
 from journal.database import Fault, fault_of, sqlstate_of, translate
 from offsets import TransactionEnded
-from projections.defining.batching import ExactlyOnce
-from projections.defining.folding import Batch
-from projections.defining.handlers import Kind, Projection
-from projections.defining.tables import TableError
+from projections.defining import Batch, ExactlyOnce, Kind, Projection, TableError
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.reacting import find_reactions

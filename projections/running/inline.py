@@ -39,9 +39,7 @@ from journal.database import (
     spoil,
     sqlstate_of,
 )
-from projections.defining.batching import ExactlyOnce
-from projections.defining.folding import Batch
-from projections.defining.handlers import Kind, Projection, projection_of
+from projections.defining import Batch, ExactlyOnce, Kind, Projection, projection_of
 from projections.errors import HandlerFailed, InvalidHandler, describe
 from projections.running.table_writer import TableWriter
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from journal import EventEnvelope, OwnedSession
 from journal.database import Fault, fault_of
-from projections.defining.handlers import Projection
+from projections.defining import Projection
 from projections.errors import HandlerFailed
 from projections.running.dispatch import Dispatcher
 from projections.running.page_limit import PageLimit

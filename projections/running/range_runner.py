@@ -36,10 +36,9 @@ from journal import (
 )
 from journal.tasks import happens
 from offsets import AheadOfJournal, Claim, OffsetState, OffsetStore, Progress, fit_journal
-from projections.defining.batching import AtLeastOnce
-from projections.defining.handlers import Kind, Projection
+from projections.defining import AtLeastOnce, Kind, Projection
 from projections.errors import ProjectionFailed
-from projections.failing.streak import Streak
+from projections.failing import Streak
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
 from projections.running.gaps import Acceptance

@@ -18,10 +18,9 @@ from journal import (
 from journal.database import Fault, fault_of, sqlstate_of
 from journal.tasks import end, happens
 from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
-from projections.defining.handlers import Projection
-from projections.defining.tables import TableError
+from projections.defining import Projection, TableError
 from projections.errors import said, storable
-from projections.failing.streak import Streak
+from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
 

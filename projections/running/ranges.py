@@ -11,8 +11,8 @@ import offsets
 from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
 from journal.service import Service
 from offsets import Heartbeat, Held, Progress, Registered
-from projections.defining.handlers import Projection
-from projections.failing.streak import Streak
+from projections.defining import Projection
+from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_supervisor import RangeSupervisor
 

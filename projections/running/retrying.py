@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from journal import EventEnvelope, OwnedSession
-from projections.defining.handlers import Projection
+from projections.defining import Projection
 from projections.errors import HandlerFailed, ProjectionFailed
-from projections.failing.recovery import GiveUp
-from projections.failing.streak import Streak
+from projections.failing import GiveUp, Streak
 from projections.running.parking import Parking
 from projections.running.reporting import Reporting, failure_of
 from projections.running.tracebacks import kind_of

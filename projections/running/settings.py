@@ -9,7 +9,7 @@ from pydantic import Field
 
 from journal import PAGE_BYTES, PollPacing
 from offsets.leases import LeaseSettings
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 
 WORKER_CONNECTIONS = 20
 """The pool of a worker process, by default."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from journal.database import Row, Session, quote
-from projections.defining.tables import ColumnOperation, Table, TableError
+from projections.defining import ColumnOperation, Table, TableError
 from projections.running.table_values import Column, ValueKind, kind_of
 
 __all__ = ["Shape", "read_shape"]

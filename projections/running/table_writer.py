@@ -7,8 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from journal import DatabaseError
 from journal.database import PLAN_ANEW, Session, quote
-from projections.defining.folding import Batch, Folded
-from projections.defining.tables import ColumnOperation, Table, TableError
+from projections.defining import Batch, ColumnOperation, Folded, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import Column, ValueKind, encode
 

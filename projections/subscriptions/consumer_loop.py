@@ -18,7 +18,7 @@ from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.service import AT_ONCE, Pace, Service, log_failure
 from offsets import RangeLost
-from projections.running.page_limit import PageLimit
+from projections.running import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_letters import encode_batch, fail_batch
 from projections.subscriptions.errors import InvalidCursor

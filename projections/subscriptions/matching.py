@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from journal import ALL_TYPES, EventEnvelope, InvalidValue, OwnedSession, slice_ranges
-from projections.defining.batching import ExactlyOnce, Group
-from projections.defining.handlers import Kind, Projection
-from projections.failing.recovery import Recovery
+from projections.defining import ExactlyOnce, Group, Kind, Projection
+from projections.failing import Recovery
 from projections.subscriptions.catching_up import CatchingUp
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.unanswered import Unanswered

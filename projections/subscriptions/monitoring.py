@@ -11,9 +11,21 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from journal import Database, NotAllowed, Session
-from projections.monitoring.measures import Measure, MetricTable, measures, single
-from projections.monitoring.registration import Monitored, Observed, Place, Ranges, Text
-from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
+from projections.monitoring import (
+    DEAD_LISTED,
+    LISTED,
+    Measure,
+    MetricTable,
+    Monitored,
+    Observed,
+    Place,
+    Ranges,
+    Text,
+    bounds,
+    measures,
+    shown,
+    single,
+)
 from projections.subscriptions.dead_letters import DeadLetters, FailedBatch
 from projections.subscriptions.group_lag import GroupLag, group_lag, unmatched_entity_types
 from projections.subscriptions.groups import rescale_group

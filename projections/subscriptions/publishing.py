@@ -10,8 +10,7 @@ from uuid import UUID
 
 from journal import Appended, InvalidEvent, check_kind, check_list, check_name, encode
 from journal.database import fetch_on, fetch_on_sync
-from projections.interests.errors import InvalidTopic
-from projections.interests.topics import check_topic
+from projections.interests import InvalidTopic, check_topic
 from projections.subscriptions.checks import check_number, check_storable
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 from projections.trace_parent import current_traceparent, is_traceparent

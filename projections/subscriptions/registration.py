@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 from journal import EntityTypes
 from journal.database import Fault, fault_of
 from projections.errors import HandlerFailed, InvalidHandler
-from projections.failing.retries import Pause, Retries
+from projections.failing import Pause, Retries
 from projections.subscriptions.errors import HandlerTimedOut
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.settings import RETRIES_OF_OUTAGES

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PAGE_BYTES, PollPacing
 from offsets.leases import LeaseSettings
-from projections.failing.retries import Backoff, Retries
+from projections.failing import Backoff, Retries
 from projections.http.server_sent_events import KEEP_ALIVE
 
 RETRIES_OF_OUTAGES = Retries([60])

@@ -9,9 +9,7 @@ from typing import Any
 
 from journal import EntityTypes, InvalidEvent, Session, encode
 from journal.database import fetch_on, fetch_on_sync
-from projections.interests.containment import CONTAINS, check_contents
-from projections.interests.errors import InvalidFilter, InvalidTopic
-from projections.interests.topics import parse_topics
+from projections.interests import CONTAINS, InvalidFilter, InvalidTopic, check_contents, parse_topics
 from projections.subscriptions.checks import check_number, check_storable
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 

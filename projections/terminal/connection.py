@@ -21,7 +21,7 @@ from journal import (
 )
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
-from journal.foreign.attached import AttachedJournal, attached_journal
+from journal.foreign import AttachedJournal, attached_journal
 from journal.schema import check_version
 
 __all__ = [

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-from projections.running.loop_monitor import ABORTED
+from projections.running import ABORTED
 
 __all__ = ["GRACE", "ForcedExit"]
 

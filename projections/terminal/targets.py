@@ -16,7 +16,7 @@ import click
 from journal import ProjectionsError
 from journal.import_names import clash_of
 from journal.suggestions import did_you_mean
-from projections.defining.handlers import projection_of
+from projections.defining import projection_of
 from projections.errors import InvalidHandler
 
 __all__ = ["load_callable", "load_projections"]

@@ -17,7 +17,7 @@ from datetime import timedelta
 from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.service import AT_ONCE, WHEN_WOKEN, Pace, Service, log_failure
 from journal.tasks import end, raise_errors, running
-from projections.running.page_limit import PageLimit
+from projections.running import PageLimit
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import Cipher, PlainCipher

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from projections.extras import from_extra
-from projections.monitoring.measures import Durations, Measure, single
+from projections.monitoring import Durations, Measure, single
 from projections.monitoring.metrics import families
 from projections.webhooks.claims import Claimed
 from projections.webhooks.delivery_observer import DeliveryObserver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from projections.running.observer import Combined
+from projections.running import Combined
 from projections.webhooks.claims import Claimed
 from projections.webhooks.sender import Reply
 

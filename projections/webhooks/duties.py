@@ -11,7 +11,7 @@ from functools import partial
 from journal import Database
 from journal.service import Service, Step
 from journal.turns import Turns
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 
 __all__ = ["RESTART", "Duties", "webhook_service"]
 

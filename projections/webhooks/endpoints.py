@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from journal import Database, NotFound, Row
-from projections.interests.errors import InvalidFilter
-from projections.interests.filters import parse_filter
+from projections.interests import InvalidFilter, parse_filter
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.encryption import Cipher, PlainCipher

@@ -13,15 +13,19 @@ from cachetools import LRUCache
 
 from journal import EntityTypes, EventEnvelope, OwnedSession, Row, check_entity_type
 from journal.tasks import Turn
-from projections.defining.batching import ExactlyOnce, Group
-from projections.defining.handlers import Kind, Projection
+from projections.defining import ExactlyOnce, Group, Kind, Projection
 from projections.errors import InvalidHandler
-from projections.failing.recovery import Recovery
-from projections.interests.errors import FilterTooCostly
-from projections.interests.filter_cost import MOST_CHARACTERS, Purse
-from projections.interests.filters import Filter, compile_filter
-from projections.interests.json_values import read_json
-from projections.interests.topics import TopicMatcher, parse_topics
+from projections.failing import Recovery
+from projections.interests import (
+    MOST_CHARACTERS,
+    Filter,
+    FilterTooCostly,
+    Purse,
+    TopicMatcher,
+    compile_filter,
+    parse_topics,
+    read_json,
+)
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import MESSAGE, Message, message_of
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from journal.tasks import happens
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.sender import NotSentError
 

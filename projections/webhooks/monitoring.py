@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from journal import Database, NotAllowed, Session
-from projections.monitoring.measures import Measure, MetricTable, measures, single
-from projections.monitoring.registration import Action, Monitored, Observed, Text
-from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, seconds, shown
+from projections.monitoring import (
+    DEAD_LISTED,
+    LISTED,
+    Action,
+    Measure,
+    MetricTable,
+    Monitored,
+    Observed,
+    Text,
+    measures,
+    seconds,
+    shown,
+    single,
+)
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints, EndpointState
 from projections.webhooks.stats import (

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from projections.failing.retries import Backoff, Retries
+from projections.failing import Backoff, Retries
 from projections.webhooks.errors import fields_of
 
 THROTTLED = frozenset({"429", "502", "503", "504"})

@@ -7,9 +7,7 @@ from typing import Any
 
 from journal import Database
 from journal.tasks import together
-from projections.running.observer import Observers
-from projections.running.run import run
-from projections.running.settings import RunSettings
+from projections.running import Observers, RunSettings, run
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.duties import Duties

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, Field
 
 from journal import PollPacing
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 
 _NONE = timedelta(0)
 

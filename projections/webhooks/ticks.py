@@ -33,7 +33,7 @@ from journal import (
     uuid7,
 )
 from journal.database import Fault, fault_of
-from projections.failing.retries import Backoff
+from projections.failing import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.duties import RESTART, webhook_service
 from projections.webhooks.errors import InvalidMessage

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from projections.interests.errors import InvalidTopic
-from projections.interests.topics import TopicMatcher, parse_topics
+from projections.interests import InvalidTopic, TopicMatcher, parse_topics
 from projections.webhooks.errors import InvalidEndpoint, InvalidMessage
 
 CHALLENGE = "webhook.verification"

@@ -10,7 +10,7 @@ import click
 
 from journal import Database
 from journal.suggestions import did_you_mean
-from projections.defining.handlers import projection_of
+from projections.defining import projection_of
 from projections.terminal.command_group import ComparingCommand
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import Answer, Columns, counted, picked, printable, shortened, table_of

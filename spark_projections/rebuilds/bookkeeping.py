@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from journal import EntityTypes, OwnedSession, Session, SliceRange
 from journal.database import quote
-from projections.defining.tables import ColumnOperation, Table
-from projections.running.table_catalogue import read_shape
-from projections.running.table_values import Column, ValueKind
+from projections.defining import ColumnOperation, Table
+from projections.running import Column, ValueKind, read_shape
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.rebuilds.definition import WrittenTable
 from spark_projections.rebuilds.fence import Fence

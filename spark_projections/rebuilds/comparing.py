@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 from journal import Session
 from journal.database import quote
-from projections.defining.folding import Batch
-from projections.defining.tables import Table, TableError
-from projections.running.table_catalogue import Shape, read_shape
-from projections.running.table_values import ValueKind
-from projections.running.table_writer import TableWriter
+from projections.defining import Batch, Table, TableError
+from projections.running import Shape, TableWriter, ValueKind, read_shape
 
 __all__ = ["Difference", "Differences", "Rows"]
 

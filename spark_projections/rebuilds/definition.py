@@ -13,9 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from journal import ALL_SLICES, SliceRange
-from projections.defining.batching import AtLeastOnce
-from projections.defining.handlers import Kind, Projection, projection_of
-from projections.defining.tables import Table
+from projections.defining import AtLeastOnce, Kind, Projection, Table, projection_of
 from spark_projections.errors import NotRebuildable
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})

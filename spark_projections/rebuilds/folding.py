@@ -33,12 +33,11 @@ from journal import (
 )
 from journal.database import Fault, fault_of, is_conflict, quote
 from offsets import TransactionEnded
-from projections.defining.handlers import Kind, projection_of
+from projections.defining import Kind, projection_of
 from projections.errors import HandlerFailed, describe
 from projections.extras import from_extra
-from projections.failing.recovery import GiveUp
-from projections.running.dispatch import Dispatcher
-from projections.running.loop_monitor import LoopMonitor
+from projections.failing import GiveUp
+from projections.running import Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading, read_batches
 from spark_projections.reading.envelopes import envelopes

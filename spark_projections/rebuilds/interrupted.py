@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from journal import OwnedSession, generation
-from projections.defining.handlers import projection_of
+from projections.defining import projection_of
 from spark_projections.errors import RebuildUnderWay
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import Rebuild

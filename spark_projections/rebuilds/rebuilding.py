@@ -33,7 +33,7 @@ from journal import (
 from journal.database import quote
 from journal.schema import check_version
 from journal.writers import Writer
-from projections.defining.handlers import Projection
+from projections.defining import Projection
 from spark_projections.engine.parallel import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
 from spark_projections.reading.splits import balanced, slice_counts

@@ -10,12 +10,9 @@ from typing import Any, NamedTuple
 import offsets
 from journal import EntityTypes, EventEnvelope, OwnedSession, Session, read_source
 from journal.database import Fault, fault_of
-from projections.defining.handlers import Kind, Projection
-from projections.defining.tables import Table
+from projections.defining import Kind, Projection, Table
 from projections.errors import HandlerFailed, describe
-from projections.running.dispatch import Dispatcher
-from projections.running.loop_monitor import LoopMonitor
-from projections.running.table_writer import BatchWriter
+from projections.running import BatchWriter, Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 

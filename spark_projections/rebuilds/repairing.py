@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from journal import Database, OwnedSession
 from journal.schema import check_version
-from projections.defining.handlers import Projection
-from projections.failing.recovery import GiveUp
-from projections.running.table_catalogue import read_shape
+from projections.defining import Projection
+from projections.failing import GiveUp
+from projections.running import read_shape
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.comparing import Difference, Rows

@@ -13,11 +13,8 @@ from typing import Any
 
 from journal import Session
 from journal.database import quote
-from projections.defining.folding import Batch, Folded
-from projections.defining.tables import ColumnOperation, Table, TableError
-from projections.running.table_catalogue import Shape, read_shape
-from projections.running.table_values import Column, ValueKind
-from projections.running.table_writer import TableWriter, encode_column
+from projections.defining import Batch, ColumnOperation, Folded, Table, TableError
+from projections.running import Column, Shape, TableWriter, ValueKind, encode_column, read_shape
 from spark_projections.rebuilds.definition import WrittenTable
 
 __all__ = ["ShadowWriter", "combine", "schema_of", "staged_columns"]

@@ -12,8 +12,7 @@ from typing import Any
 
 from journal import OwnedSession, Session
 from journal.database import quote
-from projections.defining.handlers import Kind, projection_of
-from projections.defining.tables import ColumnOperation, Table
+from projections.defining import ColumnOperation, Kind, Table, projection_of
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.comparing import Rows

@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import Any
 
 import offsets
-from projections.monitoring import ProjectionLag, RangeLag, Snapshot
+from projections.monitoring.lag import ProjectionLag, RangeLag
+from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.web.history import LagHistory, Point
 
 __all__ = ["DEAD_LISTED", "LISTED", "bounds", "failure", "history", "live", "seconds", "shown"]

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 from pydantic import ConfigDict, Field
 
-from projections.interests.filters import compile_filter
-from projections.interests.topics import parse_topics
+from projections.interests import compile_filter, parse_topics
 from projections.webhooks import endpoint_verification
 from projections.webhooks.api.operations import (
     Body,

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from journal import Database, RawJson
 from journal.limits import LARGEST_PAGE
-from projections.interests.json_values import storable
+from projections.interests import storable
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem

@@ -15,7 +15,7 @@ from journal import RawJson
 from projections.extras import from_extra
 from projections.http.authentication import bearer_token
 from projections.http.cross_site import foreign
-from projections.interests.json_values import storable
+from projections.interests import storable
 from projections.webhooks.api.authentication import Authenticate, Caller
 from projections.webhooks.api.json_text import Member, read_members
 from projections.webhooks.api.operations import LONGEST_WORD, Call, Operation, Query, Services, check_tenants

@@ -18,9 +18,7 @@ from journal.embedded import database_dsn
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.http.addresses import Address
-from projections.running.event_loop import loop_runner
-from projections.running.observer import Observers, StatusObserver
-from projections.running.settings import RunSettings
+from projections.running import Observers, RunSettings, StatusObserver, loop_runner
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import (

@@ -13,7 +13,7 @@ from offsets import WrongJournal
 from projections import Event, Recovery, append
 from projections.defining.batching import AtLeastOnce
 from projections.errors import PoolTooSmall
-from projections.running.run import run
+from projections.running import run
 from projections.subscriptions import Matching
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (

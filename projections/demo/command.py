@@ -19,7 +19,7 @@ from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import RebuildComparison, Rebuilder
 from projections.demo.stores import SYSTEMS
 from projections.extras import from_extra, registered
-from projections.running.event_loop import loop_runner
+from projections.running import loop_runner
 from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import configure_logs

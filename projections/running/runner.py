@@ -31,7 +31,7 @@ from journal import (
 from journal.schema import check_version
 from journal.service import Service
 from journal.tasks import end, together
-from projections.defining.handlers import Discovery, Projection, projection_of
+from projections.defining import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import Observers
