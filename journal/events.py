@@ -139,7 +139,7 @@ class AppendedEvents(list[Appended]):
         A short, URL-safe text, from which another request or process can wait until all of them are handled.
 
         Raises:
-            ValueError: They are of so many sources that it would have more than 6,000 characters.
+            ValueError: They are of too many sources: it would have more than 6,000 characters.
         """
         return write_token(self.awaited)
 

@@ -31,7 +31,7 @@ _LOOKS_BACK = timedelta(minutes=1)
 """How far back a poll looks for new events: looking further would open more partitions each time."""
 
 _PATIENCE = 10
-"""Seconds that a poll may take. It takes milliseconds: a connection that says nothing for so long is dead."""
+"""Seconds that a poll may take. It takes milliseconds: a connection that says nothing for that long is dead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 8 * 2**20
-"""A page ends with the event with which it has so many bytes; an event has up to 16 MiB itself."""
+"""A page ends with the event with which it has this number of bytes; an event has up to 16 MiB itself."""
 
 _LATEST = 2**63 - 1
 _NO_ID = UUID(int=0)

@@ -29,7 +29,7 @@ class Turn:
 
 
 async def happens(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, for so many seconds at most or, if these are ``inf``, for good; returns whether it is set."""
+    """Wait for an event, for this number of seconds at most (``inf``: no limit); returns whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(None if seconds == math.inf else seconds):
             await event.wait()

@@ -50,7 +50,7 @@ def write_token(events: Iterable[AwaitedEvent]) -> str:
     A token for events: about 30 characters for each source, and 4 for each 3 bytes of its id, URL-safe.
 
     Raises:
-        ValueError: They are of so many sources that it would have more than 6,000 characters.
+        ValueError: They are of too many sources: it would have more than 6,000 characters.
     """
     last = last_of_each(events)
     text = ".".join(map(_written, last))

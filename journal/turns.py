@@ -18,7 +18,7 @@ _LOOKS_IN_A_TURN = 4
 
 async def take_turn(database: Database, chore: str, every: timedelta) -> bool:
     """
-    Whether the caller is to do a chore now, since nobody has for so long; the role needs projections_worker.
+    Whether the caller is to do a chore now, since nobody has for this long; the role needs projections_worker.
 
     Raises:
         SchemaError: The schema is missing, or of another version.

@@ -286,7 +286,7 @@ class OffsetStore:
         await session.execute(_UNPARK, self.claim.projection_id, source_id)
 
     async def failed(self, session: Session, failures: int, error: str, delay: timedelta) -> None:
-        """Note that the range has failed, so many times in a row, and when it starts again."""
+        """Note how many times in a row the range has failed, and when it starts again."""
         c = self.claim
         await session.execute(_FAIL, c.projection_id, c.slices.min_slice, c.epoch, failures, error, delay)
 

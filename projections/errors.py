@@ -57,5 +57,5 @@ def said(error: BaseException) -> str:
 
 
 def storable(text: str, most: int) -> str:
-    """What PostgreSQL can store of a text, at most so many characters."""
+    """What PostgreSQL can store of a text, at most ``most`` characters."""
     return text[:most].replace("\0", "").encode(errors="replace").decode()

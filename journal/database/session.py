@@ -96,7 +96,7 @@ class OwnedSession(Session, Protocol):
 
         Args:
             mark: Hexadecimal; lets the database see whether it is still the same one.
-            idle: The database ends it, and the connection, after so long without a statement: whoever has it may be
+            idle: The database ends it, and the connection, after this long without a statement: whoever has it may be
                 frozen or cut off, and others wait for its locks.
         """
         ...
@@ -186,7 +186,7 @@ class KeptSession:
         await self._lent.__aexit__(*sys.exc_info())
 
     async def close_within(self, seconds: float) -> None:
-        """Give it back, through errors and for so long at most: a network that is cut must not keep anybody."""
+        """Give it back, through errors, and within this time: a network that is cut must not keep anybody."""
         with suppress(ProjectionsError, TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.close()

@@ -90,7 +90,7 @@ async def cluster(
 
     Args:
         database: The database that has the schema, as :func:`journal.connect` opens it.
-        closed_for: Partitions whose time ended at least so long ago are closed.
+        closed_for: Partitions whose time ended at least this long ago are closed.
         lock_timeout: The longest wait for transactions that use the log, and so the longest time for which a new
             one waits behind this one. Keep it below the server's ``deadlock_timeout`` (1 s).
         attempts: How often to try what is in the way of others.

@@ -29,7 +29,7 @@ _RELATION = "SELECT p.relation::regclass::text FROM projections.partitions AS p 
 
 _GONE = "PJ070"
 _MOST_WAITS = 3
-"""So often the patience for one partition, in a run: what is in the way of one is mostly in the way of all."""
+"""How many times the patience for one partition a run has: what is in the way of one is mostly in the way of all."""
 _NOT_TRIED = "not tried: transactions that use the table were in the way of others before it"
 _SETTINGS = frozenset({"retention", "archive"})
 

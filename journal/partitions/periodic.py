@@ -33,7 +33,7 @@ _STEP = (
 _NO_TIMEOUT = "SELECT set_config('statement_timeout', '0', TRUE)"
 _MOST_STEPS = 2000
 _MOST_WAITS = 3
-"""In one turn, so many steps, and so many locks that it did not get while others waited: the next goes on."""
+"""The most steps of a turn, and the most locks that it did not get while others waited: the next goes on."""
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
 
 async def take_turn(database: Database, every: timedelta) -> int | None:
     """
-    Maintain, if nobody has for so long; the role needs projections_worker.
+    Maintain, if nobody has for this long; the role needs projections_worker.
 
     Returns:
         How many steps were done; None when it was not due.

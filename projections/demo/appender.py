@@ -48,7 +48,7 @@ class AppendingFeed(Protocol):
         ...
 
     async def append_until(self, stop: int) -> None:
-        """Append until so many are stored, and tell how far it is."""
+        """Append until this number is stored, and tell how far it is."""
         ...
 
     async def append_one(self) -> Sample:
@@ -86,7 +86,7 @@ class TimelineFeed:
         self.appended = sum(self._places.values())
 
     async def append_until(self, stop: int) -> None:
-        """Append in batches until so many are stored."""
+        """Append in batches until this number is stored."""
         while (left := stop - self.appended) > 0:
             await self._append_batch(min(BATCH, left))
             tell(appended=self.appended)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 _PARTS = 20
-"""A line of text for so many parts of the whole."""
+"""How many lines of text there are for the whole."""
 
 
 class Reporter:
@@ -24,7 +24,7 @@ class Reporter:
         self._lag = ""
 
     def begin(self, events: int) -> None:
-        """So many events are to be appended and handled."""
+        """Begin with the number of events that are to be appended and handled."""
         self._events = events
         if self._bars is not None:
             self._tasks = [
@@ -36,7 +36,7 @@ class Reporter:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def counted(self, appended: int, handled: int) -> None:
-        """So many are done in all."""
+        """Show how many are done in all."""
         if self._bars is not None:
             for task, count in zip(self._tasks, (appended, handled), strict=True):
                 self._bars.update(task, completed=count, lag=self._lag.lstrip(", "))

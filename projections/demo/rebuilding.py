@@ -129,7 +129,7 @@ class Rebuilding:
 
 
 def first_of_each(flights: Sequence[Flight], entries: Sequence[int], counts: Mapping[str, int]) -> list[int]:
-    """The first so many entries of each source: what of a timeline became the events up to a fence."""
+    """The first entries of each source, by their numbers: what of a timeline became the events up to a fence."""
     seen: Counter[str] = Counter()
     found = []
     for entry in entries:

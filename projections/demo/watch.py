@@ -27,18 +27,18 @@ class Watch:
         """When each event was handled, by the monotonic clock; None for not to be remembered."""
 
     def fed(self, appended: int) -> None:
-        """So many are in the journal."""
+        """Note how many events are in the journal."""
         self.appended = appended
         self._report.counted(self.appended, self.handled_events)
         self._news.set()
 
     async def reached(self, appended: int) -> None:
-        """Wait until so many are in the journal."""
+        """Wait until this number is in the journal."""
         while self.appended < appended:
             await self._next_news()
 
     def measured(self, handled: int, lag: float | None) -> None:
-        """The database shows so many as handled, and the oldest other one so many seconds old, if it can tell."""
+        """Note how many the database shows as handled, and the age in seconds of the oldest other one, if known."""
         self.handled_events = handled
         if lag is not None:
             self.longest_lag = max(lag, self.longest_lag)

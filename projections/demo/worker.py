@@ -26,7 +26,7 @@ LEASE = timedelta(seconds=2)
 _CONNECTIONS = 7
 """Four for ranges, which take turns: the workers of a demo share a few cores and a server's 100 connections."""
 _NAMED = 20
-"""In batches of so many, each event is named: only those that are appended one at a time are timed."""
+"""In batches of this size or less, each event is named: only those that are appended one at a time are timed."""
 
 
 class _Teller(StatusObserver):

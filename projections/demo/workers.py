@@ -94,7 +94,7 @@ class Crew:
             await asyncio.gather(measuring, return_exceptions=True)
 
     async def incidents(self, watch: Watch, left: int) -> None:
-        """What happens to workers in a year happens to several while so many events are appended; to one, nothing."""
+        """What happens to workers in a year happens to several while the events are appended; to one, nothing."""
         if len(self._members) == 1:
             return
         begin = watch.appended

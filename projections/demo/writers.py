@@ -47,7 +47,7 @@ class WritersFeed:
         return len(self._stored)
 
     async def append_until(self, stop: int) -> None:
-        """Have all append until the first so many of the timeline are stored, and tell how far they are."""
+        """Have all append until this number of the timeline is stored, and tell how far they are."""
         left = [entry for entry in self._entries[:stop] if entry not in self._stored]
         writing = [
             asyncio.to_thread(

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 _MOST_DOUBLINGS = 30
-"""After so many, pauses stay as they are, however long the longest may be."""
+"""After this number, pauses stay as they are, however long the longest may be."""
 
 Pause: TypeAlias = timedelta | float
 """A time to wait; a number is seconds."""

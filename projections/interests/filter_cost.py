@@ -16,7 +16,7 @@ MOST_TOGETHER = 10_000_000
 """Of one event and all filters of its tenant: its endpoints are many, and others wait behind its events."""
 
 VALUE = 150
-"""What a value, a field or an item of a list costs beside its text: it takes as long as so many characters of one."""
+"""What a value, a field or an item of a list costs beside its text, in characters that take as long."""
 
 
 class _UsedUpError(Exception):
@@ -33,7 +33,7 @@ class Purse:
         self.left = MOST_TOGETHER
 
     def pay_reading(self, text: str) -> None:
-        """Pay for reading JSON: its characters, and its values; FilterTooCostly: there is not so much left."""
+        """Pay for reading JSON: its characters, and its values; FilterTooCostly: there is not enough left."""
         cost = len(text) + VALUE * text.count(",")
         if cost > self.left:
             raise FilterTooCostly(

@@ -82,7 +82,7 @@ class Dispatcher:
 
         Raises:
             HandlerFailed: A handler raised, a payload does not fit, or the rows cannot be written.
-            MemoryError: This process has none left for so many events.
+            MemoryError: This process has too little left for these events.
             TransactionEnded: A handler committed or rolled back by itself.
         """
         # Handlers have limits of their own (handler_timeout).

@@ -58,7 +58,7 @@ _ATTEMPTS = 5
 _PAUSE = 0.02
 _NOT_OF_THE_HANDLER = {Fault.BATCH, Fault.DATABASE}
 _PLACES = 1_000
-"""Of so many it is kept what is known of their tables, such as schemas of tenants."""
+"""The number of places, such as schemas of tenants, whose tables are remembered."""
 
 
 class Inline:

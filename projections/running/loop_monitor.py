@@ -28,9 +28,9 @@ class LoopMonitor:
     A thread that notices when the event loop has stopped turning, or a handler does not end, and names its event.
 
     Args:
-        blocked_after: Report when the loop has not turned for so long.
+        blocked_after: Report when the loop has not turned for this long.
         cancelled_after: When a handler is cancelled; report it when it has not ended some seconds later.
-        abort_after: End the process when the loop has not turned for so long, and when a handler has not ended; None
+        abort_after: End the process when the loop has not turned for this long, and when a handler has not ended; None
             for never.
     """
 

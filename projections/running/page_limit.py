@@ -25,7 +25,7 @@ class PageLimit:
         return self.bytes <= _SMALLEST
 
     def reads_little(self, events: int) -> bool:
-        """Whether what was read beside one of so many events is not what takes the memory that it lacks."""
+        """Whether it is not what was read with an event that takes the memory which it lacks."""
         return events == 1 or self.smallest
 
     def failed(self, error: Exception) -> None:

@@ -52,7 +52,7 @@ class Parking:
     async def park(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> None:
-        """Set a source aside at an event that has failed so often."""
+        """Set a source aside at an event that has failed this number of times."""
         await self._transactions.park(session, envelope, failure, attempts)
         self._reporting.parked(envelope, failure)
 

@@ -54,7 +54,7 @@ from projections.running.transactions import Stopping, Transactions
 log = logging.getLogger("projections")
 
 _NAMED = 10
-"""So many sources are named in a message."""
+"""The most sources that a message names."""
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
 _OFTEN = 32

@@ -22,7 +22,7 @@ class Retrying:
         streak: Notices that sources fail alike.
         parking: Sets sources aside.
         reporting: Is told.
-        wait: Waits so many seconds between attempts; raises when the range is to stop.
+        wait: Waits between attempts, for a number of seconds; raises when the range is to stop.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ def trace_of(error: BaseException) -> tuple[type[BaseException], BaseException, 
 
 
 def traceback_of(error: BaseException, most: int = 8000) -> str:
-    """The lines of :func:`trace_of`, for storing; of a longer one the end, at most so many characters."""
+    """The lines of :func:`trace_of`, for storing; of a longer one the end, at most ``most`` characters."""
     text = hide_password("".join(traceback.format_exception(*trace_of(error))))
     return storable(text if len(text) <= most else f"...{text[3 - most :]}", most)
 

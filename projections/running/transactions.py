@@ -40,8 +40,8 @@ class Transactions:
         store: The offsets of the range.
         state: What the range remembers of them; others only read it.
         progress: The horizon and the last import, as they are to be stored now.
-        pause: Waits so many seconds; true, and early, when the range is to stop.
-        idle: The database ends a transaction that is without a statement for so long.
+        pause: Waits for a number of seconds; true, and early, when the range is to stop.
+        idle: The database ends a transaction that is without a statement for this long.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place

@@ -94,7 +94,7 @@ class Consumer:
             contains: What the payload must contain.
             condition: A boolean SQL expression over ``e`` and ``s``.
             params: Values for the condition.
-            expires_after: Remove the subscription when no consumer has run for so long.
+            expires_after: Remove the subscription when no consumer has run for this long.
             start: From which time on the subscription gets events, where it is new, by default as its group was made
                 with; one that is known goes on.
             retries: Pauses, in seconds or as timedeltas, or a :class:`projections.Retries`: a batch that failed is
@@ -104,7 +104,7 @@ class Consumer:
             timeout: How long a call may take; by default as the settings say.
             split_by: A function from a batch to its parts, which are handled one after another; with ``retries`` only
                 a part that failed is handled again.
-            batch: At most so many events in a call.
+            batch: The largest number of events in a call.
 
         Raises:
             InvalidHandler: It cannot be; the message says why.

@@ -244,7 +244,7 @@ async def take_retries(
     session: Session, group: str, handlers: Sequence[str], lease: timedelta, limit: int
 ) -> list[Retry]:
     """
-    Take batches that are due for these handlers, at most so many.
+    Take batches that are due for these handlers, up to a number.
 
     They are due again after ``lease``, should nobody say their outcome.
     """

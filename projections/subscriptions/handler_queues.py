@@ -48,7 +48,7 @@ class Checkpoints:
 
     def add(self, cursor: MatchPlace, parts: int) -> Checkpoint:
         """
-        Take in the next page, which ends at this cursor; so many handlers have a part of it, with none it is done.
+        Take in the next page, which ends at this cursor, and how many handlers have a part of it: with none it is done.
 
         ValueError: it does not come after the page before.
         """

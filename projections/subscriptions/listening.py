@@ -219,7 +219,7 @@ class Listening:
 
     async def take(self, limit: int, seconds: float | None = None) -> list[MatchedEvent]:
         """
-        All that waits, up to a number; waits until there is something, or for so many seconds.
+        All that waits, up to a number; waits until there is something, or for a number of seconds.
 
         Returns:
             None of them when the time is over, or nothing comes any more: see :attr:`ended`.

@@ -53,7 +53,7 @@ class Matching:
     Give it to :func:`projections.run` as its discovery. Any number of processes may: they share the ranges.
 
     Args:
-        ranges: Cut the slices into so many ranges, where nobody has matched before.
+        ranges: Cut the slices into this number of ranges, where nobody has matched before.
         condition_timeout: How long one condition may take for one event. An event that it takes longer for, or fails
             on, waits for somebody to decide; a condition that fails on most is stopped, and what comes for it waits.
 

@@ -29,7 +29,7 @@ from projections.subscriptions.settings import PublisherSettings
 log = logging.getLogger("projections")
 
 _PATIENCE = 30
-"""Seconds that a batch may take: a connection that says nothing for so long is dead."""
+"""Seconds that a batch may take: a connection that says nothing for that long is dead."""
 
 
 class _Waiting(NamedTuple):

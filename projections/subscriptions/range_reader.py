@@ -270,7 +270,7 @@ class HeldRanges:
             ending.add_done_callback(self._ending.discard)
 
     async def leave(self, others: Iterable[asyncio.Task[None]], limit: float) -> None:
-        """Drop all; waits so many seconds for what was cancelled, and for others that end."""
+        """Drop all; waits up to a number of seconds for what was cancelled, and for others that end."""
         for reader in self:
             self.drop(reader)
         if ending := {*self._ending, *others}:

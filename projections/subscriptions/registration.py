@@ -86,7 +86,7 @@ class RegisteredHandler:
         retries: When a batch that failed is tried again; None: the range starts again.
         timeout: How long a call may take.
         split_by: What makes parts of a batch.
-        batch: At most so many events in a call; None: as many as are read at a time.
+        batch: The largest number of events in a call; None: as many as are read at a time.
     """
 
     name: str

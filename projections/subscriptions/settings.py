@@ -129,7 +129,7 @@ class StreamSettings(BaseModel):
     """Events that a client may have missed; one that has missed more begins again, which 204 tells it."""
 
     keep_alive: timedelta = Field(default=KEEP_ALIVE, gt=_NONE)
-    """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
+    """A client that nothing comes for is sent a comment after this time, so that proxies leave the connection open."""
 
     retry: timedelta = Field(default=timedelta(seconds=2), ge=_NONE)
     """The time after which a browser comes again; where all of them have to, they spread over three times as long."""

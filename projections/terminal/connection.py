@@ -190,7 +190,7 @@ def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]])
 
 
 def visit_database(dsn: str | None, work: Callable[[Database], Awaitable[T]], connections: int = 2) -> T:
-    """Do something with services that take sessions of their own, so many connections at most; see :func:`visit`."""
+    """Do something with services that take sessions of their own, up to a number of connections; see :func:`visit`."""
 
     async def checked(found: str) -> T:
         async with connect(found, ConnectionSettings(max_connections=connections)) as database:

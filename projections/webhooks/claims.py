@@ -85,7 +85,7 @@ class Room(NamedTuple):
     bytes: int = PAGE_BYTES
     """What attempts may carry together: the one that passes it is the last."""
     share: float = 1
-    """Of what others leave, places and bytes, a tenant may have so much; all while there is no other."""
+    """What a tenant may have of the places and bytes that others leave; all while there is no other."""
     held: Mapping[str, tuple[int, int]] = MappingProxyType({})
     """Places and bytes that tenants hold."""
     verified_only: bool = False

@@ -131,7 +131,7 @@ class CronLine:
         limit: int = 1000,
     ) -> DueTicks:
         """
-        Decide which ticks to send for now, from ``first_due`` on, the first not looked at; so many at a time.
+        Decide which ticks to send for now, from ``first_due`` on, the first not looked at; up to a number at a time.
 
         A tick is missed if it was due in a standstill, a span in which no process could send, and then the schedule
         decides: `skip` sends none of a standstill, but one that is a minute late at most, `one` the last, `all` each.

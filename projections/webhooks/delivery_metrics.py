@@ -57,7 +57,7 @@ class WebhookMetrics(DeliveryObserver):
         return _WatchedSender(sender, self)
 
     def moved(self, number: int) -> None:
-        """So many requests more are on their way, or fewer."""
+        """Count requests that have begun, or ended where the number is negative."""
         self._in_flight += number
 
     def ready(self, *, ready: bool) -> None:

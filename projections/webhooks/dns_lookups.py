@@ -28,7 +28,7 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """Look a name up: its addresses, the preferred ones first. Raises OSError where there are none."""
 
 LookUp = Callable[[timedelta], Awaitable[Sequence[str]]]
-"""Wait for the end of a lookup that has begun, for so long at most. Raises UnresolvedError."""
+"""Wait for the end of a lookup that has begun, up to a time. Raises UnresolvedError."""
 
 _PLACES = 64
 _SLOW_PLACES = 16
@@ -70,7 +70,7 @@ def _addresses(host: str) -> Sequence[str]:
 
 class Lookups:
     """
-    Looks names up, so many at a time and by tenant, each name once at a time, and keeps what was found for a while.
+    Looks names up, a limited number at a time and by tenant, each name once at a time; keeps what it found for a while.
 
     ``places`` lookups run at once, and ``slow_places`` more of names that were slow: these hold up others of their
     kind and tenant alone. What takes longer than ``slow`` is slow, for some minutes.

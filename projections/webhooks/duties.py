@@ -19,7 +19,7 @@ log = logging.getLogger("projections")
 
 RESTART = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))
 _PATIENCE = 60
-"""Seconds that a step may take. It takes milliseconds: a connection that says nothing for so long is dead."""
+"""Seconds that a step may take. It takes milliseconds: a connection that says nothing for that long is dead."""
 _FORGOTTEN_AT_ONCE = 5000
 
 _FORGET = "SELECT projections._forget_deliveries_v1($1)"

@@ -20,7 +20,7 @@ class _Turn(NamedTuple):
 
 class Shares:
     """
-    So many places at a time, of which a tenant may have a share of what the others leave.
+    A limited number of places, of which a tenant may have a share of what the others leave.
 
     With a share of a half the first tenant has half of the places at most, and two that take all they can get have a
     third each; a single one has all, for `_claim_deliveries_v1` says that its share is 1. That function shares the
@@ -117,7 +117,7 @@ class HostPlace:
 
 class Hosts:
     """
-    Bounds the requests to each host: so many on their way at a time, and begun in any second.
+    Bounds the requests to each host: those on their way at a time, and those begun in any second.
 
     One that was quick keeps its place for the rest of a second: that bounds the rate, too.
     """
@@ -132,7 +132,7 @@ class Hosts:
         """
         Wait for a place, which is to be given back when the request has ended; None where there is no bound.
 
-        TimeoutError: there was none for so many seconds.
+        TimeoutError: there was none in time.
         """
         if self._most is None:
             return None

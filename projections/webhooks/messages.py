@@ -22,7 +22,7 @@ MESSAGE = "webhook-message"
 
 _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
-"""Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
+"""Sources of a tenant's messages: the transactions that can send for it at a time, and the rows kept for it."""
 _MAX_KEY_BYTES = 1000
 """Of an order key, in UTF-8: deliveries are found by it in an index, whose entries are short."""
 

@@ -116,7 +116,7 @@ class AttemptVerdict(NamedTuple):
     delay: timedelta | None = None
     """Until the next attempt of this delivery; only with `retry`."""
     pause: timedelta | None = None
-    """The whole endpoint is left alone for so long."""
+    """How long the whole endpoint is left alone."""
     disable: bool = False
     """The endpoint wants no more."""
 

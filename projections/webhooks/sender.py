@@ -70,7 +70,7 @@ class Outgoing(NamedTuple):
         timeout: For all of it: lookup, connection, TLS, headers and body. What it waits for here is not of it.
         connect_timeout: Of that, for the lookup, and for connection and TLS.
         tenant: Whose: tenants share what there is.
-        share: Of lookups, and of places at a host, that the others leave, its tenant may have so much.
+        share: What its tenant may have of the lookups, and of the places at a host, that the others leave.
         attempt: Which one it is, 1 for the first.
         traceparent: The span in which the event was written; it is not sent.
     """
@@ -120,11 +120,11 @@ class HttpSender:
     Args:
         rules: What may be connected to; by default public addresses.
         keep_body: How many bytes of an answer's body are kept.
-        connections: Of so many origins are connections kept open; how many are in flight is the caller's to bound.
+        connections: The most origins to which connections are kept open; those in flight are the caller's to bound.
         resolve: Looks names up; None: the system's way.
         keep_names: How long a lookup is good for. Each connection is judged by its address all the same.
         ssl_context: What to trust; None: what the system trusts.
-        host_limit: So many requests to one host are on their way at a time, and begun in any second, from this sender;
+        host_limit: The most requests to one host on their way at a time, and begun in any second, from this sender;
             None: any number.
     """
 

@@ -123,7 +123,7 @@ class Ticks:
         next_in: timedelta | None = await session.fetchval(_NEXT, True)
         if (next_in is None or next_in > timedelta(0)) and clock() < self._watch_at:
             return next_in
-        # Where so many take too long together, fewer may not.
+        # Where this number takes too long together, fewer may not.
         limit, self._limit = self._limit, max(1, self._limit // 2)
         _, next_in = await send_due(session, limit)
         self._limit = min(_SCHEDULES_AT_ONCE, limit * 2)

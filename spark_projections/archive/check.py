@@ -82,7 +82,7 @@ def verify_archive(
     Args:
         directory: The archive.
         journal: The DSN of the journal to compare with; None for none. The role needs projections_reader.
-        processes: At most so many at a time; by default one for each core.
+        processes: The most at a time; by default one for each core.
         progress: Told how many events are read, of how many.
 
     Raises:

@@ -114,8 +114,8 @@ def export_archive(
         since: Only partitions that begin at this time or later.
         until: Only partitions that end by this time.
         spark: Where to run; by default in processes of this machine.
-        processes: At most so many of those.
-        rows_per_file: Slices are put together into files of up to so many events.
+        processes: The most of those at a time.
+        rows_per_file: Slices are put together into files of up to this number of events.
         say: Told who is waited for, and which partitions have grown.
         progress: Told how many events are done, of how many.
 
@@ -238,7 +238,7 @@ def _check(
 def _waves(
     groups: Mapping[tuple[ArchivedPartition, str], ExportGroup], size: int
 ) -> Iterator[list[tuple[ArchivedPartition, str]]]:
-    """Whole partitions, together at least so many parts: after each the manifest is written."""
+    """Whole partitions, together at least ``size`` parts: after each the manifest is written."""
     wave: list[tuple[ArchivedPartition, str]] = []
     for key in groups:
         wave.append(key)

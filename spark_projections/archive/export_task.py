@@ -158,7 +158,7 @@ def keys_of(path: Path) -> pa.Table:
 
 
 def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Sort an Arrow table in memory by these columns, texts by their bytes; a batch has so many rows at most."""
+    """Sort an Arrow table in memory by these columns, texts by their bytes; a batch has a limited number of rows."""
     # Sorting puts the chunks of a column together, and a column of `string` holds 2 GiB at most.
     wide = [f.with_type(pa.large_string()) if f.type == pa.string() else f for f in table.schema]
     whole = table.cast(pa.schema(wide)).combine_chunks()

@@ -160,7 +160,7 @@ def _width(paths: Sequence[tuple[ArchivedFile, str]]) -> int:
 
 
 def _bands(dsn: str, reading: Reading, rows: int) -> Iterator[SliceRange]:
-    """Ranges that tile the reading's slices, each with up to so many events, as far as whole slices allow."""
+    """Ranges that tile the reading's slices, each with up to a number of events, as far as whole slices allow."""
     # The sources of the journal count what is archived as well.
     counts = slice_counts(dsn, reading.entity_type)
     parts = cut({number: count for number, count in counts.items() if number in reading.slices}, rows)

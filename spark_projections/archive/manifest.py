@@ -36,7 +36,7 @@ NAME = "_manifest.json"
 FORMER = "_manifests"
 _KEPT = 10
 _NAMED = 3
-"""So many files are named in a message."""
+"""The most files that a message names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def repair_archive(
         directory: The archive.
         forget_missing: Name files no longer that are not there, and give up their events. One that is put back later is
             taken in again.
-        processes: At most so many files are read at a time; by default one for each core.
+        processes: The most files that are read at a time; by default one for each core.
         progress: Told how many events are read, of how many.
 
     Raises:

@@ -40,7 +40,7 @@ _BATCH = 8192
 _SILENCE = "10s"
 """How long the server keeps locks that others wait for when this process is frozen, or its host gone."""
 _PAGE = 10_000
-"""So many sources are moved behind restored events at a time: workers that have one of them wait for that."""
+"""How many sources are moved behind restored events at a time: workers that have one of them wait for that."""
 _LAST = ["source_id", "slice", "seq_nr_max", "db_timestamp_max"]
 _TRY_AGAIN = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 

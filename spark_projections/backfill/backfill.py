@@ -84,7 +84,7 @@ def backfill(
         files: What to import, in any order.
         mapped: The columns and constants that make events of rows.
         spark: Where to run; by default in processes of this machine. Every executor must see the files.
-        processes: At most so many of those.
+        processes: The most of those at a time.
         chunk: Events of a transaction.
         dry_run: Check all rows, also against the journal, and import none.
         progress: Told how many rows are done, of how many.

@@ -33,7 +33,7 @@ __all__ = ["Engine", "Master", "archive", "checked_dsn", "context_of", "counting
 
 Counted = Callable[[int, int], None]
 _PARTS = 20
-"""A line of text for so many parts of the whole, where there is no terminal."""
+"""How many lines of text there are for the whole, where there is no terminal."""
 
 
 def _no_address(_: click.Context, __: click.Parameter, value: Path) -> Path:

@@ -58,7 +58,7 @@ def spread(
         function: Importable by its name, or a partial of one that is. Spark may call it twice for a part.
         parts: What to call it with; they and the results must be picklable.
         spark: Where tasks run; None for processes of this machine.
-        processes: At most so many of them; by default one for each core.
+        processes: The most of them at a time; by default one for each core.
 
     Raises:
         PartFailed: The function raised one of this library's errors; the message is that error's.

@@ -74,7 +74,7 @@ class RebuildProgress:
         """Somebody else is in the way."""
 
     def folded(self, now: FoldedParts, total: int) -> None:
-        """So much is folded, of about so many events."""
+        """The number of events that are folded, of about how many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,8 +190,8 @@ async def verify(
     Args:
         database: The primary. A role that reads the tables and the journal, and may make temporary tables.
         definition: A class (or object of a class) decorated with :func:`projections.projection`.
-        sources: Handle the events of these sources again, or of so many, others each time; None for all, which also
-            finds rows that nothing in the journal has made, and compares rows that several sources share.
+        sources: Handle the events of these sources again, or of a number of sources, others each time; None for all,
+            which also finds rows that nothing in the journal has made, and compares rows that several sources share.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
         tell: Is told how many sources are done, and of how many.
 

@@ -93,7 +93,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         options: The options of the data source.
         table: The columns.
-        pause: Waits so many seconds.
+        pause: Waits for a number of seconds.
     """
 
     def __init__(self, options: JournalOptions, table: SparkTable, pause: Pause = time.sleep) -> None:

@@ -31,7 +31,7 @@ class LagHistory:
 
     Args:
         length: The time span that is kept.
-        points: At most so many for each projection; more are thinned by dropping the oldest.
+        points: The largest number for each projection; more are thinned by dropping the oldest.
     """
 
     def __init__(self, length: timedelta = _LENGTH, points: int = _POINTS) -> None:

@@ -19,7 +19,7 @@ DEAD_LISTED = 20
 """Dead letters that the page lists of one thing, such as a group; the others are counted."""
 
 LISTED = 100
-"""Parked sources that the page lists of a projection, and of anything else so many; the others are counted."""
+"""The most parked sources that the page lists of a projection, and of anything else; the others are counted."""
 _TEXT = 2000
 """Characters of an error that are shown."""
 _TRACE = 1000

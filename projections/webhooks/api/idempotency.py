@@ -130,7 +130,7 @@ class Once:
 
     async def follow(self, operation: Operation, call: Call[Any, Any]) -> StoredAnswer:
         """
-        Follow a request, unless it was followed before; NotAllowed: the tenant has asked with so many keys already.
+        Follow a request, unless it was followed before; NotAllowed: the tenant has used up its keys.
 
         Problem: its key was used for another request, or one with this key is being followed just now.
         """

@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 def read_members(text: str, most: int) -> dict[str, Member]:
-    """Read an object of so many fields at most, none twice (else ValueError), and keep the text of each."""
+    """Read an object with a limited number of fields, none twice (else ValueError), and keep the text of each."""
     members: dict[str, Member] = {}
     try:
         for name, member in _members(text):

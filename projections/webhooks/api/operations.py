@@ -200,7 +200,7 @@ class Call(Generic[Q, B]):
         return owner
 
     def at_most(self, limit: int) -> int | None:
-        """How many of a kind the caller may make, where a tenant may make so many; None: any number."""
+        """How many of a kind the caller may make, where ``limit`` is for a tenant; None: any number."""
         return None if self.caller.tenant is None else limit
 
 

@@ -42,7 +42,7 @@ class ApiSettings(BaseModel):
     """How many schedules a tenant can make by itself; administrators make more."""
 
     keys_per_tenant: int = Field(default=1000, ge=1)
-    """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for so long their answers are kept;
+    """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for which their answers are kept;
     messages are not counted."""
 
     tenant_rate: float | None = Field(default=20, gt=0)

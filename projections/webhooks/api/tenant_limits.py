@@ -1,4 +1,4 @@
-"""What tenants may ask of the API: so many requests a second each, and a share of those that are followed at a time."""
+"""What tenants may ask of the API: requests a second, and a share of those that are followed at a time."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TenantLimits:
 
 
 class _Rate:
-    """So many a second for each tenant."""
+    """The number a second for each tenant."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate

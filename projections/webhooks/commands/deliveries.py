@@ -42,7 +42,7 @@ from projections.webhooks.log import AttemptsRequest, PostgresLog
 __all__ = ["dead", "deliveries"]
 
 _MOST = 1000
-"""Dead letters are counted up to so many, before somebody is asked about them."""
+"""Dead letters are counted up to this number, before somebody is asked about them."""
 
 _EventId = Annotated[str, Arg("EVENT")]
 _SomeEndpoint = Annotated[str | None, Arg("[ENDPOINT]")]

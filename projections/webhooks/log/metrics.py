@@ -43,7 +43,7 @@ _MONTHS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """How long a bucket is: so many seconds, or so many months in UTC. Weeks begin on Sunday."""
+    """How long a bucket is: a number of seconds, or of months in UTC. Weeks begin on Sunday."""
 
     seconds: int
     """0 where it is in months."""
@@ -113,7 +113,7 @@ def _month(number: int) -> datetime:
 
 
 ROW_LIMIT: Final = 100_000
-"""So many rows has an answer at most, and so many buckets a request."""
+"""The most rows of an answer, and the most buckets of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

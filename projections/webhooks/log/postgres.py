@@ -75,7 +75,7 @@ class PostgresLog:
         A page of events, by time and id.
 
         A page may be short, or empty, and have more behind it: only one without ``next`` is the last. A store looks at
-        so many rows for a page and no more, however few of them the filters let pass.
+        a limited number of rows for a page and no more, however few of them the filters let pass.
 
         Raises:
             InvalidValue: The cursor is malformed, of another version, order, filter or tenant, there are two, or a

@@ -96,7 +96,7 @@ class LogPage(Generic[T]):
 
 DEFAULT_LIMIT = 100
 MOST_ROWS = 1000
-"""So many a page has, unless it says, and at most."""
+"""The number of a page, unless it says another, and the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class ListRequest:
         gt: After.
         lt: Before. The times are of the rows: of events when they were, of attempts when they were made.
         order: ``asc``, oldest first; anything else: newest first. Rows of equal time go by their ids.
-        limit: So many rows at most: up to 1,000; below 1: 100.
+        limit: The largest number of rows, up to 1,000; below 1: 100.
         next: A page's ``next``: the page after it. All else but the limit must be as it was for that page.
         prev: A page's ``prev``, to get the page before it; pass at most one of the two.
     """

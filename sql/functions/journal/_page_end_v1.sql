@@ -1,4 +1,4 @@
--- Up to which time a page looks at once, from a time on: so many intervals of partitions, and from the present on, up to the end.
+-- Up to which time a page looks at once, from a time on: a number of intervals of partitions, and from the present on, up to the end.
 -- What it does not find there it looks for in twice as many. Each look is planned with its times as values, so that it opens
 -- no other partitions: what a page costs does not depend on how many there are. Where nothing was found, they begin with
 -- the next partition: a journal may have nothing for years.

@@ -1,6 +1,6 @@
 -- Puts the copy that _cluster_partition_v1 has made in the place of its partition, once it has compared the two; returns
 -- their events. Run it in a transaction of its own, at READ COMMITTED, with lock_timeout set as for _create_partition_v1:
--- where somebody is in the way for longer it tries again, so many times, without comparing again.
+-- where somebody is in the way for longer it tries again, a number of times, without comparing again.
 -- 55006: the copy is not frozen. PJ050: the copy is not that of the partition as it is. 55P03: somebody is in the way.
 CREATE OR REPLACE FUNCTION projections._swap_partition_v1(
     p_name text, p_attempts integer DEFAULT 5, p_pause interval DEFAULT '1 second'

@@ -1,4 +1,4 @@
--- Whether the caller is to do a chore now: of all processes one, each time that so long has passed. One that dies over it is
+-- Whether the caller is to do a chore now: of all processes one, each time that the interval has passed. One that dies over it is
 -- followed by the next when the time has passed again, so a chore is safe when two do it at once.
 CREATE OR REPLACE FUNCTION projections._take_turn_v1(p_chore text, p_every interval)
 RETURNS boolean

@@ -8,7 +8,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _limit CONSTANT text := current_setting('lock_timeout');
-    -- A deadlock is seen by whoever waits for so long.
+    -- A deadlock is seen by whoever waits for this long.
     _patience CONSTANT interval := current_setting('deadlock_timeout')::interval + interval '0.5 seconds';
 BEGIN
     LOOP

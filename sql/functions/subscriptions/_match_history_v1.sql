@@ -1,7 +1,7 @@
--- Matches events with one subscription that catches up with the past: the page of _next_history_v1 of so many events that begins with the
--- one named, and moves its place behind them; returns how many those were. 0 where the page is another by now, or somebody else
--- is at it. p_error: its condition is known to fail on them, and why; it is asked about such an event as about any other that it
--- failed on, for this subscription alone.
+-- Matches events with one subscription that catches up with the past: the page of _next_history_v1 that begins with the event
+-- named and has that number of them, and moves its place behind them; returns how many those were. 0 where the page is another
+-- by now, or somebody else is at it. p_error: its condition is known to fail on them, and why; it is asked about such an event
+-- as about any other that it failed on, for this subscription alone.
 CREATE OR REPLACE FUNCTION projections._match_history_v1(
     p_subscription_id bigint, p_source_id text, p_seq_nr bigint, p_count integer, p_error text DEFAULT NULL
 )

@@ -1,4 +1,4 @@
--- Asks a condition about so many of the events of _next_unasked_v1, writes what matches, and moves its place behind them; returns
+-- Asks a condition about a number of the events of _next_unasked_v1, writes what matches, and moves its place behind them; returns
 -- how many those were. p_page_id and p_place name the first: 0 where it is another by now, where somebody else is at it, or where
 -- the condition is stopped. p_error: it is known to fail on them, and why. An event that it fails on is put aside.
 CREATE OR REPLACE FUNCTION projections._match_unasked_v1(

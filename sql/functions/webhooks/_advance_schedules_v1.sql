@@ -1,5 +1,5 @@
 -- Moves schedules on from the ticks at which they were claimed, in the transaction that sends. p_last_at are the last ticks that
--- were sent, NULL where none was; p_errors why; with p_holds, a schedule is not looked at for so long. p_skipped ticks were
+-- were sent, NULL where none was; p_errors why; with p_holds, a schedule is not looked at for that time. p_skipped ticks were
 -- missed and not sent.
 -- Raises PJ013 where one is not at the tick that the caller knows: nothing of the transaction may stay.
 CREATE OR REPLACE FUNCTION projections._advance_schedules_v1(

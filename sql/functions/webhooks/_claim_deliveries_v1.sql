@@ -8,7 +8,7 @@
 -- call. The one with which they carry p_bytes is the last.
 --
 -- Shared: a tenant may have p_share of the places, and of the bytes, that other tenants leave in this worker, of which p_free
--- places and p_bytes are free, and so many are held: arrays run in parallel. While no other tenant has an active endpoint, it may
+-- places and p_bytes are free, and those that are held: arrays run in parallel. While no other tenant has an active endpoint, it may
 -- have all that they leave. tenant_share is what held. With p_verified_only nothing is taken for an endpoint whose URL has not
 -- shown that it wants webhooks.
 CREATE OR REPLACE FUNCTION projections._claim_deliveries_v1(

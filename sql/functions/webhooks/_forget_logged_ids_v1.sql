@@ -1,5 +1,5 @@
 -- Removes where rows of the delivery log were that have left with their partition: what is older than the oldest row that is
--- there, and than the retention. At most so many of a kind, the rest at the next call; returns how many.
+-- there, and than the retention. A limited number of a kind, the rest at the next call; returns how many.
 CREATE OR REPLACE FUNCTION projections._forget_logged_ids_v1(p_limit integer DEFAULT 10000)
 RETURNS integer
 LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- What a statement counts times of the log by: the span of time that a column lies in. Spans are so long, and one begins at
+-- What a statement counts times of the log by: the span of time that a column lies in. Spans are of this length, and one begins at
 -- the origin; those of months begin with January 1970. All is in UTC; without an interval there is but one, NULL.
 CREATE OR REPLACE FUNCTION projections._log_bucket_v1(p_column text, p_interval interval, p_origin timestamptz)
 RETURNS text

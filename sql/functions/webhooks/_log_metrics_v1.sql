@@ -2,7 +2,7 @@
 -- by dimensions: tenant, topic and endpoint_id, which an event counts for each of; of attempts also endpoint_type, status, code (empty
 -- where there is none), manual and attempt_number. Filters are a JSON object of arrays by dimension.
 -- There is one count of events; of attempts: all, those that succeeded, first ones that nobody asked for by hand, those after the
--- first, those by hand, and the sum of their numbers. At most so many rows; what is nought is left out.
+-- first, those by hand, and the sum of their numbers. A limited number of rows; what is 0 is left out.
 -- PJ096: there is no such dimension.
 CREATE OR REPLACE FUNCTION projections._log_metrics_v1(
     p_kind text, p_start timestamptz, p_end timestamptz, p_interval interval DEFAULT NULL,

@@ -1,6 +1,6 @@
 -- The state of endpoints: what waits, what is dead, and what their attempts of the last p_window came to. Times in seconds.
--- A tenant of NULL is any. p_attempts: of each endpoint, look at its newest ones alone, at most so many; p_endpoints: of those
--- that there are, only so many, those with troubles first. A monitor gives both, so that a look costs the same however much
+-- A tenant of NULL is any. p_attempts: of each endpoint, look at this number of its newest ones alone; p_endpoints: of those
+-- that there are, this number, those with troubles first. A monitor gives both, so that a look costs the same however much
 -- has been delivered.
 CREATE OR REPLACE FUNCTION projections.endpoint_stats_v1(
     p_tenant text DEFAULT NULL, p_window interval DEFAULT '1 hour', p_attempts integer DEFAULT NULL, p_endpoints integer DEFAULT NULL
