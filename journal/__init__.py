@@ -49,6 +49,7 @@ from journal.errors import (
 from journal.errors import InvalidToken as InvalidToken
 from journal.errors import JournalUnavailable as JournalUnavailable
 from journal.errors import MissingPrivilege as MissingPrivilege
+from journal.errors import NeedsPrimary as NeedsPrimary
 from journal.errors import NoAnswer as NoAnswer
 from journal.errors import NotAllowed as NotAllowed
 from journal.errors import NotFound as NotFound
@@ -77,6 +78,7 @@ from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
 from journal.interval_backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.log import JOURNAL as JOURNAL
+from journal.log import Decode as Decode
 from journal.log import LateCommitBound as LateCommitBound
 from journal.log import Log as Log
 from journal.log import Queries as Queries

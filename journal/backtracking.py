@@ -142,6 +142,10 @@ class WriterLockBacktracking:
     """
 
     needs_primary: ClassVar[bool] = True
+    by_time: ClassVar[bool] = True
+    """Whether the time of an event is one, and no number in its place."""
+    settles_after: ClassVar[timedelta] = CLOCK_MARGIN
+    """How long before what is in flight everything is settled, for who reads once and does not look again."""
 
     def __init__(self, start: datetime, *, margin: timedelta = CLOCK_MARGIN, import_id: int = 0) -> None:
         self._margin = margin
@@ -265,6 +269,8 @@ class TransactionStartBacktracking(WriterLockBacktracking):
         import_id: As for the writer lock.
     """
 
+    settles_after: ClassVar[timedelta] = START_MARGIN
+
     def __init__(self, start: datetime, *, margin: timedelta = START_MARGIN, import_id: int = 0) -> None:
         super().__init__(start, margin=max(margin, START_MARGIN), import_id=import_id)
 
@@ -284,6 +290,9 @@ class SequenceBacktracking(WriterLockBacktracking):
         margin: Of a clock; there is none.
         import_id: As for the writer lock.
     """
+
+    by_time: ClassVar[bool] = False
+    settles_after: ClassVar[timedelta] = INSTANT
 
     def __init__(self, start: datetime, *, margin: timedelta = timedelta(0), import_id: int = 0) -> None:  # noqa: ARG002
         super().__init__(start, margin=timedelta(0), import_id=import_id)

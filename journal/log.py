@@ -17,7 +17,7 @@ from journal.backtracking import Backtracking, SequenceBacktracking, WriterLockB
 from journal.database import Database, OwnedSession, Row
 from journal.errors import DatabaseUnavailable, JournalUnavailable
 from journal.events import EventEnvelope, Origin
-from journal.writers import POLL
+from journal.writers import POLL, WRITERS
 
 Decode: TypeAlias = Callable[[Sequence[Row], Origin], Iterable[EventEnvelope]]
 """Makes rows of events envelopes, in their order."""
@@ -27,6 +27,9 @@ _COLUMNS = len(EventEnvelope._fields) - 1
 
 class LateCommitBound(Protocol):
     """Makes the state machine by which a range of a log finds what commits late, such as a class of one."""
+
+    settles_after: timedelta
+    """How long before what is in flight everything is settled."""
 
     def __call__(self, start: datetime, *, margin: timedelta, import_id: int) -> Backtracking:
         """
@@ -66,8 +69,11 @@ class Queries:
         find: The event with an id, or no row.
         types: The entity types (``entity_type``) that it has, or has had, events of.
         now: Its time (``now``), and the last import (``import_id``) that reads which follow can see, or 0.
-        poll: What is in flight, with the columns of ``_poll_writers_v1``; the last import that is known, entity types,
-            and for each a time to look for events after.
+        poll: What is in flight, with the columns of ``_poll_writers_v1`` and, where the bound asks for it, when each
+            holder began; the last import that is known, entity types, and for each a time to look for events after.
+        writers: Who that is, for people: ``pid``, ``application_name``, ``started_at``, and the name as holder.
+        counts: About how many ``events`` and ``sources`` of entity types each ``slice`` has.
+        relation: What can be read as a whole, to stand after FROM: rows as ``decode`` takes them.
         decode: Makes rows of events envelopes.
     """
 
@@ -82,6 +88,9 @@ class Queries:
     types: str
     now: str
     poll: str
+    writers: str
+    counts: str
+    relation: str
     decode: Decode = _envelopes
 
 
@@ -104,6 +113,12 @@ JOURNAL = Queries(
     FROM projections.imports
     """,
     poll=POLL,
+    writers=WRITERS,
+    counts="""
+    SELECT s.slice, sum(s.seq_nr)::bigint AS events, count(*) AS sources FROM projections.sources AS s
+    WHERE coalesce(s.entity_type = ANY ($1::text[]), TRUE) GROUP BY s.slice
+    """,
+    relation="projections.events",
 )
 """Those of our own journal."""
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from journal.database.callers_connection import fetch_on, fetch_on_sync
+from journal.database.generation import Generation
 from journal.database.session import Session
 from journal.database.sync import SyncConnection
 from journal.errors import ProjectionsError
@@ -23,6 +25,7 @@ from journal.errors import ProjectionsError
 __all__ = [
     "NO_IMPORTS",
     "POLL",
+    "WRITERS",
     "Pause",
     "Writer",
     "WritersInFlight",
@@ -40,7 +43,7 @@ POLL = "SELECT * FROM projections._poll_writers_v1($1, $2, $3)"
 
 NO_IMPORTS = 2**63 - 1
 """A number that no import comes after."""
-_WRITERS = "SELECT pid, application_name, started_at, holder FROM projections.writers_in_flight_v1()"
+WRITERS = "SELECT pid, application_name, started_at, holder FROM projections.writers_in_flight_v1()"
 _PAUSE = 0.02
 _TELL_AFTER, _TELL_EVERY = 0.5, 5.0  # seconds
 
@@ -79,36 +82,43 @@ class WritersLook(NamedTuple):
         holders: Transactions that hold the append lock.
         imports: Imports after the one that was asked for: number, entity type, time of the oldest event.
         standby: Whether the database is a standby, where the locks of the primary cannot be seen.
+        starts: Of holders, the time that their stamps are not before, in a log whose bound asks for that.
+        generation: Of the database.
     """
 
     at: datetime
     holders: frozenset[str]
     imports: tuple[tuple[int, str, datetime], ...] = ()
     standby: bool = False
+    starts: Mapping[str, datetime] = MappingProxyType({})
+    generation: Generation | None = None
 
 
-async def look_at_writers(session: Session, after_import: int = NO_IMPORTS) -> WritersLook:
+async def look_at_writers(
+    session: Session, after_import: int = NO_IMPORTS, *, poll: str = POLL
+) -> WritersLook:
     """
     Look at the writers.
 
     Args:
         session: Outside a transaction.
         after_import: Imports with later numbers are shown; by default none.
+        poll: The query of the log.
 
     Raises:
         DatabaseError: The database refused, or was lost.
     """
-    return _seen(await fetch_on(session, *_poll(after_import)))
+    return _seen(await fetch_on(session, poll, _of_all(after_import)))
 
 
 def look_at_writers_sync(connection: SyncConnection, after_import: int = NO_IMPORTS) -> WritersLook:
     """Look at the writers on a connection in autocommit mode; see :func:`look_at_writers`."""
-    return _seen(fetch_on_sync(connection, *_poll(after_import)))
+    return _seen(fetch_on_sync(connection, POLL, _of_all(after_import)))
 
 
 def writers_in_flight_sync(connection: SyncConnection) -> list[Writer]:
     """The transactions that append; what the role may not see of them is None."""
-    return [Writer(*row) for row in fetch_on_sync(connection, _WRITERS, ())]
+    return [Writer(*row) for row in fetch_on_sync(connection, WRITERS, ())]
 
 
 async def wait_for_writers(
@@ -117,6 +127,7 @@ async def wait_for_writers(
     *,
     patience: timedelta | None = None,
     tell: Callable[[Sequence[Writer]], None] | None = None,
+    queries: tuple[str, str] = (POLL, WRITERS),
 ) -> None:
     """
     Wait until transactions that held the append lock are gone.
@@ -126,12 +137,13 @@ async def wait_for_writers(
         waited_for: The holders that a look has shown.
         patience: How long to wait at most; None: however long it takes.
         tell: Called with those that are still open, when that has taken half a second and then every five seconds.
+        queries: What the log is asked: its poll, and who writes.
 
     Raises:
         WritersInFlight: They took longer.
         DatabaseError: The database refused, or was lost.
     """
-    steps = _waiting(waited_for, patience, tell)
+    steps = _waiting(waited_for, patience, tell, queries)
     rows: _Rows | None = None
     with suppress(StopIteration):
         while True:
@@ -150,7 +162,7 @@ def wait_for_writers_sync(
     pause: Pause = time.sleep,
 ) -> None:
     """Wait for writers on a connection in autocommit mode; see :func:`wait_for_writers`."""
-    steps = _waiting(waited_for, patience, None)
+    steps = _waiting(waited_for, patience, None, (POLL, WRITERS))
     rows: _Rows | None = None
     with suppress(StopIteration):
         while True:
@@ -175,18 +187,20 @@ def _waiting(
     waited_for: Iterable[str],
     patience: timedelta | None,
     tell: Callable[[Sequence[Writer]], None] | None,
+    queries: tuple[str, str],
 ) -> Generator[_Query | None, _Rows | None, None]:
     """What to do, step by step: a query, which is answered with its rows, or None, which is a pause."""
+    poll, who = queries
     began = time.monotonic()
     tell_at = began + _TELL_AFTER
     waited_for = frozenset(waited_for)
     while waited_for:
         yield None
-        waited_for = still_open(waited_for, _seen((yield _poll(NO_IMPORTS))).holders)
+        waited_for = still_open(waited_for, _seen((yield poll, _of_all(NO_IMPORTS))).holders)
         now = time.monotonic()
         is_late = patience is not None and now > began + patience.total_seconds()
         if waited_for and (is_late or (tell is not None and now >= tell_at)):
-            writers = [Writer(*row) for row in (yield _WRITERS, ()) or ()]
+            writers = [Writer(*row) for row in (yield who, ()) or ()]
             named = still_open(waited_for, [writer.holder for writer in writers])
             found = [writer for writer in writers if writer.holder in named]
             if is_late:
@@ -204,12 +218,31 @@ def _in_flight(writers: Sequence[Writer], seconds: float) -> WritersInFlight:
     )
 
 
-def _poll(after_import: int) -> _Query:
-    return POLL, [after_import, [], []]
+def _of_all(after_import: int) -> Sequence[Any]:
+    return [after_import, [], []]
 
 
 def _seen(rows: _Rows | None) -> WritersLook:
-    assert rows  # noqa: S101 - the function returns one row
-    at, holders, numbers, types, since, *_, replayed_until = rows[0]
+    assert rows  # noqa: S101 - a poll has one row
+    (
+        at,
+        holders,
+        numbers,
+        types,
+        since,
+        _,
+        timeline,
+        started_at,
+        position,
+        system,
+        _,
+        replayed_until,
+        *starts,
+    ) = rows[0]
     imports = tuple(zip(numbers, types, since, strict=True))
-    return WritersLook(at, frozenset(holders), imports, replayed_until is not None)
+    known = zip(holders, starts[0], strict=True) if starts else ()
+    return WritersLook(
+        at, frozenset(holders), imports, replayed_until is not None,
+        {holder: start for holder, start in known if start is not None},
+        Generation(timeline, started_at, position, system),
+    )  # fmt: skip

@@ -31,6 +31,7 @@ from offsets.leases import take_over as take_over
 from offsets.leases import workers as workers
 from offsets.live import live_events as live_events
 from offsets.lost_events import AheadOfJournal as AheadOfJournal
+from offsets.lost_events import ahead_in as ahead_in
 from offsets.lost_events import fit_journal as fit_journal
 from offsets.management import Mode as Mode
 from offsets.management import ProjectionStatus as ProjectionStatus

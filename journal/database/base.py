@@ -197,6 +197,11 @@ class BaseDatabase(ABC):
         self._said_that_it_polls = False
 
     @property
+    def dsn(self) -> str:
+        """See :class:`journal.Database`."""
+        return self._dsn
+
+    @property
     def max_connections(self) -> int:
         """See :class:`journal.Database`."""
         return self._settings.max_connections

@@ -119,6 +119,11 @@ class Database(Protocol):
     """A pool of sessions on one database; :func:`journal.connect` makes one."""
 
     @property
+    def dsn(self) -> str:
+        """How it is reached, perhaps with a password: for processes that connect by themselves."""
+        ...
+
+    @property
     def max_connections(self) -> int:
         """How many sessions can be lent at a time."""
         ...

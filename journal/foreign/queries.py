@@ -10,7 +10,7 @@ from journal.database.identifiers import literal, quote
 from journal.foreign.mapping import VALUES, Bound, Constant, Expression, TableMapping, Value
 from journal.sql_files import sql_root
 
-NAMES = ("events", "keys", "heads", "load", "predecessors", "source", "latest", "find")
+NAMES = ("events", "keys", "heads", "load", "predecessors", "source", "latest", "find", "counts")
 """Queries that are the same for every bound."""
 
 TEXT_TYPES = frozenset({"text", "character varying", "character"})
@@ -68,7 +68,8 @@ def queries_of(
     return {
         **{name: filling.fill(name) for name in NAMES},
         "types": filling.fill("types_by_slice" if by_slice else "types"),
-        **{name: filling.fill(f"{name}_{bound}") for name in ("poll", "now")},
+        **{name: filling.fill(f"{name}_{bound}") for name in ("poll", "now", "writers")},
+        "relation": f"(\n{filling.fill('relation')}\n)",
     }
 
 

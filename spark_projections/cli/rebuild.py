@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from importlib.util import find_spec
@@ -16,21 +16,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from journal import ALL_SLICES, ConnectionSettings, Database, Session, SliceRange, connect
-from journal.embedded import database_dsn
+from journal import ALL_SLICES, ConnectionSettings, Database, Session, SliceRange
+from projections.defining import Projection
 from projections.durations import Duration
 from projections.extras import from_extra
 from projections.terminal.command_group import INTERRUPTED
-from projections.terminal.commands import Dsn, Opt, derived
-from projections.terminal.connection import visit, visit_database, visit_session
+from projections.terminal.commands import Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.connection import Sides, connected, connected_journal, sides, visit_database
 from projections.terminal.output import Answer, counted, picked, printable, table_of_values
 from spark_projections.cli.archive import Master, context_of
 from spark_projections.cli.verify import APP, compared, definition_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
-from spark_projections.rebuilds.definition import rebuildable
+from spark_projections.rebuilds.definition import WrittenTable, rebuildable
 from spark_projections.rebuilds.interrupted import refuse_a_second
+from spark_projections.rebuilds.journal import RebuiltFrom, SliceCount
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.repairing import Comparison, repair, verify
 
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["rebuild"]
 
 _KNOWN = "SELECT projection_id, version FROM projections.projections WHERE name = $1"
-_COUNTS = """
-SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
-WHERE coalesce(s.entity_type = ANY ($1), TRUE) AND s.slice BETWEEN $2 AND $3
-"""
 
 
 def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRange:
@@ -99,6 +96,8 @@ def rebuild(
     swap_timeout: Annotated[timedelta, _TIMEOUT] = timedelta(seconds=60),
     dry_run: Annotated[bool, Opt("Say what would be done; change nothing.")] = False,
     dsn: Dsn = None,
+    read_side: ReadSide = None,
+    journal: Journal = None,
 ) -> Answer:
     """
     Build the read model of a projection again from the journal, and put it in the place of the one that serves.
@@ -117,7 +116,8 @@ def rebuild(
     machine dies instead, run the same command again: it goes on where it was, unless the code has changed. Or end it
     by `projections rebuilds cancel NAME`.
 
-    Connect as the role that owns the tables; it makes schemas, so it needs CREATE on the database.
+    Connect as the role that owns the tables; it makes schemas, so it needs CREATE on the database. A journal in another
+    database (--journal) is only read.
 
     \b
     Examples
@@ -145,25 +145,49 @@ def rebuild(
         from_first_kept=from_first_kept,
         restart=restart,
     )
-    if sources:
-        return _repaired(context, dsn, definition, sources, chosen, dry_run=dry_run)
-    if dry_run:
-        return visit(dsn, lambda session: _plan(session, definition, chosen))
-    rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
-    run_rebuild = _rebuilding()
-    visit_session(dsn, lambda session: refuse_a_second(session, definition, chosen))  # likewise
-    with database_dsn(dsn) as found, _engine(engine, master) as spark:
-        result = asyncio.run(_run(run_rebuild, found, definition, chosen, spark))
+    with sides(dsn, journal, read_side) as where:
+        if sources:
+            return _repaired(context, where, definition, sources, chosen, dry_run=dry_run)
+        if dry_run:
+            return visit_database(
+                where.read_side, lambda database: _plan(database, where, definition, chosen)
+            )
+        rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
+        run_rebuild = _rebuilding()
+        visit_database(
+            where.read_side, lambda database: _refuse_a_second(database, where, definition, chosen)
+        )
+        with _engine(engine, master) as spark:
+            result = asyncio.run(_run(run_rebuild, where, definition, chosen, spark))
     if result is None:
         click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
         context.exit(INTERRUPTED)
     return _answer(result)
 
 
-async def _plan(session: Session, definition: Any, options: RebuildOptions) -> Answer:
+async def _refuse_a_second(
+    database: Database, where: Sides, definition: Any, options: RebuildOptions
+) -> None:
+    """Before Java starts, too."""
+    async with connected_journal(where) as journal, database.session() as session:
+        await refuse_a_second(session, definition, options, journal)
+
+
+async def _plan(database: Database, where: Sides, definition: Any, options: RebuildOptions) -> Answer:
     """What a rebuild would do; changes nothing."""
     projection, written = rebuildable(definition, options.slices)
-    (row,) = await session.fetch(_COUNTS, projection.entity_types.sql, *options.slices)
+    async with connected_journal(where) as elsewhere, database.session() as session:
+        counts = await RebuiltFrom(database, elsewhere).counts(session, projection.entity_types)
+        return await _planned(session, projection, written, options, counts)
+
+
+async def _planned(
+    session: Session,
+    projection: Projection,
+    written: Sequence[WrittenTable],
+    options: RebuildOptions,
+    counts: Mapping[int, SliceCount],
+) -> Answer:
     known = await session.fetchrow(_KNOWN, projection.name)
     begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
     unfit = await bookkeeping.unfit_for_rename(session, written)
@@ -172,8 +196,8 @@ async def _plan(session: Session, definition: Any, options: RebuildOptions) -> A
         "projection": projection.name,
         "version": f"{known['version'] if known else 'none'} -> {projection.version}",
         "slices": str(options.slices),
-        "events": row["events"],
-        "sources": row["sources"],
+        "events": sum(count.events for number, count in counts.items() if number in options.slices),
+        "sources": sum(count.sources for number, count in counts.items() if number in options.slices),
         "method": options.method,
         "tables": {
             str(one): "combined of what sources share" if one.shared else "a source's own rows"
@@ -190,7 +214,7 @@ _NOT_OF_A_SOURCE = ("slices", "splits", "master", "engine", "until", "in_place",
 
 
 def _repaired(
-    context: click.Context, dsn: str | None, definition: Any, sources: tuple[str, ...],
+    context: click.Context, where: Sides, definition: Any, sources: tuple[str, ...],
     options: RebuildOptions, *, dry_run: bool,
 ) -> Answer:  # fmt: skip
     for option in _NOT_OF_A_SOURCE:
@@ -207,7 +231,7 @@ def _repaired(
         with _showing() as progress:
             return await repair(database, definition, sources, options, progress=progress)
 
-    found = visit_database(dsn, work)
+    found = visit_database(where.read_side, work)
     said = "would be replaced" if dry_run else "replaced"
     return compared(found, f"{counted(found.differing, 'row')} of {counted(found.sources, 'source')} {said}")
 
@@ -244,16 +268,24 @@ def _rebuilding() -> Callable[..., Awaitable[RebuildResult]]:
 
 async def _run(
     run_rebuild: Callable[..., Awaitable[RebuildResult]],
-    dsn: str,
+    where: Sides,
     definition: Any,
     options: RebuildOptions,
     spark: SparkContext | None,
 ) -> RebuildResult | None:
     """The result, or None when Ctrl-C has ended it."""
     with _showing() as progress:
-        async with connect(dsn, ConnectionSettings(max_connections=2)) as database:
+        async with connected(where, ConnectionSettings(max_connections=2)) as (database, journal):
             work = asyncio.ensure_future(
-                run_rebuild(database, dsn, definition, options, spark=spark, progress=progress)
+                run_rebuild(
+                    database,
+                    where.read_side,
+                    definition,
+                    options,
+                    spark=spark,
+                    progress=progress,
+                    journal=journal,
+                )
             )
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, work.cancel)
             try:

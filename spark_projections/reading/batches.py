@@ -22,7 +22,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from journal import ALL_SLICES, DatabaseUnavailable, EntityTypes, SliceRange, hide_password
+from journal import ALL_SLICES, JOURNAL, DatabaseUnavailable, EntityTypes, SliceRange, hide_password
 from journal.database import translate
 
 Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
@@ -61,6 +61,7 @@ To be had before a snapshot that a later statement reads in: that one plans with
 
 What was moved from the default partition to a new one in between, it would find in neither.
 """
+_AS_OF_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "application_name": "slice-projections",
@@ -158,15 +159,25 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def statement(reading: Reading) -> str:
-    """The SELECT that reads: for a look at its plan, or another way to run it."""
-    columns = ", ".join(_column(name) for name in reading.columns)
+def statement(reading: Reading, relation: str | None = None, more: Iterable[str] = ()) -> str:
+    """
+    The SELECT that reads: for a look at its plan, or another way to run it.
+
+    Args:
+        reading: The events.
+        relation: What stands after FROM, with the columns of the journal, whose payloads are taken as they are; None
+            for the journal of this library.
+        more: Columns of it besides.
+    """
+    casts = _CASTS if relation is None else {"event_id": "text"}
+    names = (
+        f"e.{name}::{casts[name]} AS {name}" if name in casts else f"e.{name}"
+        for name in (*reading.columns, *more)
+    )
+    columns = ", ".join(names)
+    where = " AND ".join(_conditions(reading)) or "TRUE"
     order = " ORDER BY e.source_id, e.seq_nr" if reading.order == "source" else ""
-    return f"SELECT {columns} FROM projections.events AS e WHERE {' AND '.join(_conditions(reading)) or 'TRUE'}{order}"
-
-
-def _column(name: str) -> str:
-    return f"e.{name}::{_CASTS[name]} AS {name}" if name in _CASTS else f"e.{name}"
+    return f"SELECT {columns} FROM {relation or JOURNAL.relation} AS e WHERE {where}{order}"
 
 
 def _conditions(reading: Reading) -> Iterator[str]:
@@ -201,25 +212,29 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
     Raises:
         DatabaseError: The database refused, or cannot be reached (DatabaseUnavailable); the password is hidden.
     """
-    sql = statement(reading)
     schema = schema_of(reading.columns)
-    with _translated(dsn), closing(_connect(dsn)) as connection, closing(connection.cursor()) as cursor:
-        for preparation in _preparations(reading.snapshot):
-            cursor.execute(preparation)
-        cursor.adbc_statement.set_options(
-            **{"adbc.postgresql.batch_size_hint_bytes": str(reading.batch_bytes)}
-        )
-        cursor.execute(sql)
-        for batch in cursor.fetch_record_batch():
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def _preparations(snapshot: str | None) -> Iterator[str]:
-    yield "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
     # A lock comes too late for a snapshot that is there already: whoever exports one has it.
-    yield LOCK_LOG if snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(snapshot)}"
-    yield "SET LOCAL client_encoding = 'UTF8'"
-    yield NO_LIMITS
+    first = LOCK_LOG if reading.snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(reading.snapshot)}"
+    for batch in select_batches(dsn, statement(reading), [first], reading.batch_bytes):
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def select_batches(dsn: str, sql: str, first: Iterable[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """
+    What a SELECT reads, as ADBC types it; see :func:`read_batches`.
+
+    Args:
+        dsn: The database.
+        sql: The statement.
+        first: Statements before it, in its transaction.
+        batch_bytes: About how many bytes a batch has.
+    """
+    with _translated(dsn), closing(_connect(dsn)) as connection, closing(connection.cursor()) as cursor:
+        for preparation in (_AS_OF_ONE_MOMENT, *first, "SET LOCAL client_encoding = 'UTF8'", NO_LIMITS):
+            cursor.execute(preparation)
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(batch_bytes)})
+        cursor.execute(sql)
+        yield from cursor.fetch_record_batch()
 
 
 def _connect(dsn: str) -> Any:

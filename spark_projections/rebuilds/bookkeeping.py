@@ -60,8 +60,8 @@ AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current
 """
 _UNFINISHED = """
 SELECT
-    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at,
-    timeline, beats
+    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, journal_life, fingerprint, method,
+    state, started_at, timeline, beats, entity_types
 FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
 """
 _KEPT = """
@@ -73,6 +73,7 @@ WHERE r.state IN ('folding', 'verified', 'swapped') ORDER BY r.rebuild_id
 _BEGIN = """
 SELECT projections._begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
+_NOTE_LIFE = "UPDATE projections.rebuilds SET journal_life = $2 WHERE rebuild_id = $1"
 _BEAT = "SELECT projections._beat_rebuild_v1($1, $2, $3)"
 _CLEAR_ERRORS = (
     "UPDATE projections.rebuild_parts SET error = NULL WHERE rebuild_id = $1 AND error IS NOT NULL"
@@ -156,6 +157,8 @@ class Rebuild(NamedTuple):
     """The database's, when it began."""
     beats: int
     """How often the process that leads it has looked."""
+    entity_types: EntityTypes
+    """What it reads."""
 
 
 class KeptRebuild(NamedTuple):
@@ -222,14 +225,14 @@ async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
     row = await session.fetchrow(_UNFINISHED, projection_id)
     if row is None:
         return None
-    number, projection_id, first, last, version, fence, import_id, *rest = row.values()
+    number, projection_id, first, last, version, fence, import_id, life, *rest, types = row.values()
     return Rebuild(
         number,
         projection_id,
         SliceRange(first, last),
         version,
-        Fence(fence, import_id),
-        *rest,
+        Fence(fence, import_id, life),
+        *[*rest, EntityTypes.stored(types)],
     )
 
 
@@ -261,13 +264,14 @@ async def begin(
     """
     tables = [await _find(session, one) for one in written]
     number = await session.fetchval(
-        _BEGIN, projection_id, *wanted.slices, wanted.version, *wanted.fence, wanted.fingerprint, wanted.method,
+        _BEGIN, projection_id, *wanted.slices, wanted.version, *wanted.fence[:2], wanted.fingerprint, wanted.method,
         [part.min_slice for part in parts], [part.max_slice for part in parts],
         tables, [one.shared for one in written],
         [await _staged(session, one) for one in written],
         [one.table.source if one.table else None for one in written],
         wanted.entity_types.sql,
     )  # fmt: skip
+    await session.execute(_NOTE_LIFE, number, wanted.fence.life)
     found = await unfinished(session, projection_id)
     assert found is not None and found.rebuild_id == number  # noqa: S101, PT018 - it was just made, in this transaction
     return found

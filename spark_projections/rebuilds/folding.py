@@ -12,13 +12,11 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from journal import (
@@ -35,17 +33,17 @@ from journal.database import Fault, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
 from projections.errors import HandlerFailed, describe
-from projections.extras import from_extra
 from projections.failing import GiveUp
 from projections.running import Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
-from spark_projections.reading.batches import Reading, read_batches
-from spark_projections.reading.envelopes import envelopes
+from spark_projections.reading.batches import Reading
+from spark_projections.reading.logs import ReadLog
 from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.definition import tables_of
+from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import ShadowWriter, schema_of
 
-__all__ = ["Job", "cloudpickle", "fold_part"]
+__all__ = ["Job", "fold_part"]
 
 log = logging.getLogger("projections")
 
@@ -71,19 +69,13 @@ _COLLECT_AFTER = 50_000
 """Objects that may be new before the garbage collector looks; 700 by default."""
 
 
-def cloudpickle() -> Any:
-    """For what is not a part of a module: PySpark's copy, for its executors have that; else the package."""
-    with from_extra("arrow"):
-        return import_module("pyspark.cloudpickle" if find_spec("pyspark") else "cloudpickle")
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """
     What every part of a rebuild needs to know. Picklable.
 
     Args:
-        dsn: The database; not shown.
+        dsn: The database of the read models; not shown.
         definition: The projection, pickled by cloudpickle: its module must be importable where tasks run.
         path: Where modules are found besides the usual places.
         rebuild_id: The number of the rebuild.
@@ -92,6 +84,7 @@ class Job:
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
         handler_timeout: How long a handler may take.
         started_at: When the rebuild began, which tells it from another with its number; None: whichever has it.
+        journal: What is read, pickled by cloudpickle; None for the journal in the same database.
     """
 
     dsn: str = field(repr=False)
@@ -103,6 +96,11 @@ class Job:
     from_first_kept: bool = False
     handler_timeout: timedelta = timedelta(minutes=10)
     started_at: datetime | None = None
+    journal: bytes | None = field(default=None, repr=False)
+
+    def log(self) -> ReadLog:
+        """The journal, in the process that reads it."""
+        return ReadLog(self.dsn) if self.journal is None else cloudpickle().loads(self.journal)
 
     def load(self) -> Any:
         """The projection's class or object, in the process that runs it."""
@@ -173,7 +171,7 @@ class _Part:
     def __init__(self, job: Job, slices: SliceRange, session: OwnedSession) -> None:
         definition = job.load()
         self._job, self._slices, self._session = job, slices, session
-        self._projection = projection_of(definition)
+        self._projection, self._log = projection_of(definition), job.log()
         self._target = self._projection.make()
         self._dispatcher = Dispatcher(
             self._projection,
@@ -217,7 +215,7 @@ class _Part:
             self._projection.entity_types, self._slices, until=self._job.until, order="source",
             after=place[:2] if place.source_id else None,
         )  # fmt: skip
-        async with aclosing(_pages(self._job.dsn, reading, self._size)) as pages:
+        async with aclosing(_pages(self._log, reading, self._size)) as pages:
             async for page in pages:
                 self._check_numbers(place, page)
                 place = await self._commit(place, page)
@@ -316,10 +314,10 @@ def _last(page: Sequence[EventEnvelope]) -> list[tuple[Any, ...]]:
     return list(found.values())
 
 
-async def _pages(dsn: str, reading: Reading, size: int) -> AsyncGenerator[list[EventEnvelope], None]:
+async def _pages(log: ReadLog, reading: Reading, size: int) -> AsyncGenerator[list[EventEnvelope], None]:
     """Pages of events, the next read by a thread while one is handled."""
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(1) as thread, closing(_cut(dsn, reading, size)) as pages:
+    with ThreadPoolExecutor(1) as thread, closing(log.pages(reading, size)) as pages:
         coming = loop.run_in_executor(thread, next, pages, None)
         while (page := await coming) is not None:
             coming = loop.run_in_executor(thread, next, pages, None)
@@ -328,10 +326,3 @@ async def _pages(dsn: str, reading: Reading, size: int) -> AsyncGenerator[list[E
             except GeneratorExit:
                 await asyncio.wait([coming])  # the connection cannot be closed while it is read
                 raise
-
-
-def _cut(dsn: str, reading: Reading, size: int) -> Generator[list[EventEnvelope], None, None]:
-    with closing(read_batches(dsn, reading)) as batches:  # type: ignore[type-var]  # a generator
-        for batch in batches:
-            for start in range(0, batch.num_rows, size):
-                yield list(envelopes(batch.slice(start, size)))

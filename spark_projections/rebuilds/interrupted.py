@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from journal import OwnedSession, generation
+from journal import Log, OwnedSession, generation
 from projections.defining import projection_of
 from spark_projections.errors import RebuildUnderWay
 from spark_projections.rebuilds import bookkeeping
@@ -12,7 +12,7 @@ from spark_projections.rebuilds.bookkeeping import Rebuild
 from spark_projections.rebuilds.definition import fingerprint
 from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["Left", "left_behind", "refuse_a_second"]
+__all__ = ["Left", "left_behind", "mark_of", "refuse_a_second"]
 
 _NUMBER = "SELECT projection_id FROM projections.projections WHERE name = $1"
 
@@ -26,7 +26,22 @@ class Left(NamedTuple):
     """What has changed since, where it is of no use any more."""
 
 
-async def left_behind(session: OwnedSession, number: int, definition: Any, options: RebuildOptions) -> Left:
+def mark_of(definition: Any, options: RebuildOptions, journal: str | None) -> str:
+    """
+    Tells the code of a projection, and what else decides what is built.
+
+    Args:
+        definition: The projection.
+        options: What is asked of the rebuild.
+        journal: The name of the journal, where that is in another database.
+    """
+    elsewhere = () if journal is None else (journal,)
+    return fingerprint(definition, options.until, options.from_first_kept, *elsewhere)
+
+
+async def left_behind(
+    session: OwnedSession, number: int, definition: Any, options: RebuildOptions, journal: str | None
+) -> Left:
     """What is there of a rebuild that has not ended; RebuildUnderWay: it is of other slices, or with other tables."""
     found = await bookkeeping.unfinished(session, number)
     if found is None or options.restart:
@@ -35,7 +50,7 @@ async def left_behind(session: OwnedSession, number: int, definition: Any, optio
         return Left(None, "the database was failed over, or restored,")
     if not await bookkeeping.whole(session, found):
         return Left(None, "a table that it fills was dropped")
-    if found.fingerprint != fingerprint(definition, options.until, options.from_first_kept):
+    if found.fingerprint != mark_of(definition, options, journal):
         return Left(None, "the code has changed, or the options,")
     if (found.slices, found.method) != (options.slices, options.method):
         raise RebuildUnderWay(
@@ -45,7 +60,9 @@ async def left_behind(session: OwnedSession, number: int, definition: Any, optio
     return Left(found)
 
 
-async def refuse_a_second(session: OwnedSession, definition: Any, options: RebuildOptions) -> None:
+async def refuse_a_second(
+    session: OwnedSession, definition: Any, options: RebuildOptions, journal: Log | None = None
+) -> None:
     """
     Refuse what could not begin now, before anything is started for it; outside a transaction.
 
@@ -55,4 +72,4 @@ async def refuse_a_second(session: OwnedSession, definition: Any, options: Rebui
     number = await session.fetchval(_NUMBER, name)
     if number is not None:
         async with bookkeeping.only_one(session, number, name):
-            await left_behind(session, number, definition, options)
+            await left_behind(session, number, definition, options, None if journal is None else journal.name)

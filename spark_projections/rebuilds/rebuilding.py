@@ -24,11 +24,12 @@ from journal import (
     ConnectionSettings,
     Database,
     DatabaseError,
+    Log,
     OwnedSession,
     ProjectionsError,
     SliceRange,
+    as_log,
     connect,
-    entity_types,
 )
 from journal.database import quote
 from journal.schema import check_version
@@ -36,16 +37,18 @@ from journal.writers import Writer
 from projections.defining import Projection
 from spark_projections.engine.parallel import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
-from spark_projections.reading.splits import balanced, slice_counts
+from spark_projections.reading.splits import balanced
 from spark_projections.rebuilds import bookkeeping, verifying
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
-from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
+from spark_projections.rebuilds.combining import combine_parts
+from spark_projections.rebuilds.definition import WrittenTable, rebuildable
 from spark_projections.rebuilds.fence import take_fence
-from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
-from spark_projections.rebuilds.interrupted import left_behind
+from spark_projections.rebuilds.folding import Job, fold_part
+from spark_projections.rebuilds.interrupted import left_behind, mark_of
+from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
-from spark_projections.rebuilds.refolding import refuse_elsewhere
-from spark_projections.rebuilds.shadow import combine, schema_of
+from spark_projections.rebuilds.pickling import cloudpickle
+from spark_projections.rebuilds.shadow import schema_of
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 __all__ = ["rebuild"]
@@ -61,12 +64,6 @@ _ATTEMPTS = 4
 _LOOK = 0.25  # seconds
 _OFFSETS_GONE = "PJ041"
 _WENT_BACK = "PJ013"
-_LAST = """
-CREATE TABLE {schema}._last AS
-SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,
-    sum(o.events)::bigint AS events
-FROM {schema}._offsets AS o GROUP BY o.source_id
-"""
 
 
 async def rebuild(
@@ -77,19 +74,22 @@ async def rebuild(
     *,
     spark: Any = None,
     progress: RebuildProgress | None = None,
+    journal: Database | Log | None = None,
 ) -> RebuildResult:
     """
     Build the read model of a projection again, and put it in the place of the one that serves.
 
     Args:
-        database: The primary. The role must own the tables and may make schemas.
+        database: That of the read model, the primary. The role must own the tables and may make schemas.
         dsn: The same database, as the tasks reach it.
         definition: A class decorated with :func:`projections.projection`; tasks must be able to import its module.
         options: The range of slices, the method and time limits; None: the defaults.
         spark: A ``SparkContext`` that tasks run on; None for processes of this machine.
         progress: Is told how far it is.
+        journal: What the projection reads, where that is in another database, which is only read.
 
     Raises:
+        InvalidValue: The projection reads another journal.
         RebuildError: The projection cannot be run as a batch; another rebuild of it runs, or one of other slices is
             unfinished; the tables were changed meanwhile, stay in use, or the swap takes too long; an event could not
             be handled, or the result is not what the journal says: it stays as it is, to go on from when it is run
@@ -98,9 +98,11 @@ async def rebuild(
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.
     """
+    elsewhere = None if journal is None else as_log(journal)
     return await _Run(
-        database, dsn, definition, options or RebuildOptions(), spark, progress or RebuildProgress()
-    ).run()
+        database, dsn, definition, options or RebuildOptions(), spark, progress or RebuildProgress(),
+        RebuiltFrom(database, elsewhere),
+    ).run()  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class _Run:
     options: RebuildOptions
     spark: Any
     progress: RebuildProgress
+    journal: RebuiltFrom
     seconds: dict[str, float] = field(default_factory=dict)
     resumed: bool = False
     counts: Mapping[int, int] | None = None
@@ -120,10 +123,12 @@ class _Run:
         projection, written = rebuildable(self.definition, self.options.slices)
         async with self.database.session() as session:
             await check_version(session)
-            if projection.name in await offsets.names(session):
-                refuse_elsewhere(await offsets.status(session, projection.name))
             number = await offsets.register(
-                session, projection.name, projection.entity_types, version=projection.version
+                session,
+                projection.name,
+                projection.entity_types,
+                version=projection.version,
+                journal=self.journal.name,
             )
             async with bookkeeping.only_one(session, number, projection.name):
                 return await self._rebuild(session, projection, written, number)
@@ -140,7 +145,11 @@ class _Run:
             await self._beat(session, rebuild)
             sampled = await self._compared("verify", self._verify(session, rebuild, projection))
             await self._beat(session, rebuild)
+            await self.journal.check(session, rebuild)
             return await self._swap_and_tell(session, rebuild, projection, sampled)
+        except JournalWentBack:
+            await bookkeeping.cancel(session, number)
+            raise
         except asyncio.CancelledError:
             await session.rollback()
             await bookkeeping.cancel(session, number)
@@ -176,7 +185,7 @@ class _Run:
     async def _begin_or_resume(
         self, session: OwnedSession, projection: Projection, written: Sequence[WrittenTable], number: int
     ) -> Rebuild:
-        found, outdated = await left_behind(session, number, self.definition, self.options)
+        found, outdated = await left_behind(session, number, self.definition, self.options, self.journal.name)
         if found is None:
             if outdated is not None:
                 self.progress.waiting(f"{outdated} since the interrupted rebuild began: it begins again")
@@ -201,10 +210,15 @@ class _Run:
                 "Replace their rows instead: --in-place"
             )
         await self._check_version(session, projection, number)
-        fence = await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
+        async with connect(self.dsn, ConnectionSettings(max_connections=1)):
+            pass  # tasks get through
+        async with self.journal.reading(session) as (reading, _):
+            fence = await take_fence(
+                reading, self.journal.log, until=self.options.until, waiting_for=self._waiting_for
+            )
         splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
-        parts = balanced(await self._slice_counts(projection), splits, self.options.slices)
-        mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
+        parts = balanced(await self._slice_counts(session, projection), splits, self.options.slices)
+        mark = mark_of(self.definition, self.options, self.journal.name)
         wanted = Wanted(
             self.options.slices, projection.version, projection.entity_types, fence, mark, self.options.method
         )
@@ -235,18 +249,20 @@ class _Run:
         who = ", ".join(map(str, writers[:3]))
         self.progress.waiting(f"appends from before the fence are in flight: {who}")
 
-    async def _slice_counts(self, projection: Projection) -> Mapping[int, int]:
+    async def _slice_counts(self, session: OwnedSession, projection: Projection) -> Mapping[int, int]:
         if self.counts is None:
-            self.counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_types)
+            found = await self.journal.counts(session, projection.entity_types)
+            self.counts = {number: count.events for number, count in found.items()}
         return self.counts
 
     async def _fold(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> None:
-        counts = await self._slice_counts(projection)
+        counts = await self._slice_counts(session, projection)
         total = sum(n for slice_, n in counts.items() if slice_ in rebuild.slices)
         pickled: bytes = cloudpickle().dumps(self.definition)
         job = Job(
             self.dsn, pickled, tuple(sys.path), rebuild.rebuild_id, rebuild.fence.time,
             self.options.skip, self.options.from_first_kept, started_at=rebuild.started_at,
+            journal=self.journal.of_tasks(),
         )  # fmt: skip
         for attempt in range(1, _ATTEMPTS + 1):
             parts = await bookkeeping.unfinished_parts(session, rebuild.rebuild_id)
@@ -304,19 +320,7 @@ class _Run:
     async def _combine(
         self, session: OwnedSession, rebuild: Rebuild, written: Sequence[WrittenTable]
     ) -> None:
-        """In one transaction: where it has been done, by a run that broke later, the last offsets are there."""
-        schema = quote(schema_of(rebuild.rebuild_id))
-        async with bookkeeping.transaction(session):
-            if await session.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}._last"):
-                return
-            await session.execute(_LAST.format(schema=schema))
-            await session.execute(f"ALTER TABLE {schema}._last ADD PRIMARY KEY (source_id)")
-            await session.execute(f"ANALYZE {schema}._last")
-            tables = await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id)
-            for table, one in zip(tables, written, strict=True):
-                if one.table is not None and one.shared:
-                    await combine(session, rebuild.rebuild_id, table.place, one.table)
-                    await verifying.compare_sums(session, rebuild.rebuild_id, table, one.table)
+        await combine_parts(session, rebuild.rebuild_id, written)
 
     async def _verify(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> int:
         schema = quote(schema_of(rebuild.rebuild_id))
@@ -324,11 +328,11 @@ class _Run:
         if rebuild.method == "rename":  # in place, the table's own keys check the rows that come
             await copy_foreign_keys(session, tables, schema_of(rebuild.rebuild_id), self.progress.waiting)
         async with bookkeeping.transaction(session):
-            types = projection.entity_types.sql or await entity_types(session)
-            await verifying.compare_counts(session, rebuild, types)
+            types = await self.journal.entity_types(session, projection.entity_types)
+            await verifying.compare_counts(session, rebuild, self.journal, types)
             if not self.options.from_first_kept:
-                await verifying.look_for_lost_sources(session, rebuild, types)
-            sampled = await verifying.compare_sample(session, rebuild, self.definition)
+                await verifying.look_for_lost_sources(session, rebuild, self.journal, types)
+            sampled = await verifying.compare_sample(session, rebuild, self.journal, self.definition)
             for table in tables:
                 await session.execute(f"ANALYZE {schema}.{quote(table.name)}")
             await session.execute(

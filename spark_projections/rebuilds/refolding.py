@@ -15,6 +15,7 @@ from projections.errors import HandlerFailed, describe
 from projections.running import BatchWriter, Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
+from spark_projections.rebuilds.journal import JournalSession
 
 __all__ = [
     "LISTED",
@@ -151,9 +152,16 @@ class Refolding:
     """
 
     def __init__(
-        self, session: OwnedSession, dispatcher: Dispatcher, *, skip: bool, from_first_kept: bool
+        self,
+        session: OwnedSession,
+        reading: JournalSession,
+        dispatcher: Dispatcher,
+        *,
+        skip: bool,
+        from_first_kept: bool,
     ) -> None:
         self._session = session
+        self._reading, self._queries = reading
         self._dispatcher = dispatcher
         self._skip = skip
         self._from_first_kept = from_first_kept
@@ -184,7 +192,7 @@ class Refolding:
                 f"the offset of source {source.source_id!r} was set back meanwhile: run it again"
             )
         async for envelope in read_source(
-            self._session, source.source_id, first=known + 1, last=source.seq_nr
+            self._reading, source.source_id, first=known + 1, last=source.seq_nr, queries=self._queries
         ):
             if source.seq_nr is None and envelope.db_timestamp >= source.evicted_before:
                 break
@@ -231,7 +239,13 @@ class Refolding:
 
 @asynccontextmanager
 async def refolding(
-    session: OwnedSession, projection: Projection, rows: BatchWriter, *, skip: bool, from_first_kept: bool
+    session: OwnedSession,
+    reading: JournalSession,
+    projection: Projection,
+    rows: BatchWriter,
+    *,
+    skip: bool,
+    from_first_kept: bool,
 ) -> AsyncIterator[Refolding]:
     """Handle events again, with an object of the projection that is started and stopped as a range does it."""
     target = projection.make()
@@ -240,7 +254,7 @@ async def refolding(
     if (start := getattr(target, "start", None)) is not None:
         await start()
     try:
-        yield Refolding(session, dispatcher, skip=skip, from_first_kept=from_first_kept)
+        yield Refolding(session, reading, dispatcher, skip=skip, from_first_kept=from_first_kept)
     finally:
         if (stop := getattr(target, "stop", None)) is not None:
             await stop()

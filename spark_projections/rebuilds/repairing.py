@@ -20,6 +20,7 @@ from projections.running import read_shape
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.comparing import Difference, Rows
+from spark_projections.rebuilds.journal import RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.refolding import (
     LISTED,
@@ -129,7 +130,10 @@ async def repair(
         rows, skip = Rows(tables), chosen.skip or projection.recovery.give_up is GiveUp.SKIP
         async with (
             transaction(session),
-            refolding(session, projection, rows, skip=skip, from_first_kept=chosen.from_first_kept) as again,
+            RebuiltFrom(database).reading(session) as reading,
+            refolding(
+                session, reading, projection, rows, skip=skip, from_first_kept=chosen.from_first_kept
+            ) as again,
         ):
             await _set(session, _ALL_ROWS)
             await rows.create(session)
@@ -209,7 +213,10 @@ async def verify(
         rows, found = Rows(tables, whole=whole), list[str]()
         async with (
             transaction(session, snapshot_after=lock),
-            refolding(session, projection, rows, skip=True, from_first_kept=from_first_kept) as again,
+            RebuiltFrom(database).reading(session) as reading,
+            refolding(
+                session, reading, projection, rows, skip=True, from_first_kept=from_first_kept
+            ) as again,
         ):
             await comparable(session, definition, shared=whole)  # the code of this moment
             await _set(session, _ALL_ROWS)

@@ -17,29 +17,27 @@ from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.comparing import Rows
 from spark_projections.rebuilds.definition import tables_of
+from spark_projections.rebuilds.journal import RebuiltFrom
 from spark_projections.rebuilds.refolding import Handled, refolding
 from spark_projections.rebuilds.shadow import schema_of
 
 __all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_sources"]
 
-_COUNTS = """
-SELECT j.slice, j.events, coalesce(f.events, 0) AS folded FROM (
-    SELECT e.slice, count(*) AS events FROM projections.events AS e
-    WHERE e.entity_type = ANY ($1) AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4 GROUP BY e.slice
-) AS j FULL JOIN (
-    SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice
-) AS f USING (slice)
-WHERE j.events IS DISTINCT FROM f.events ORDER BY slice
-"""
-_LOST = """
-SELECT count(*) AS lost, min(s.source_id) AS one FROM projections.sources AS s
+_FOLDED = "SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice"
+_SOURCES = """
+SELECT s.source_id FROM projections.sources AS s
 WHERE s.entity_type = ANY ($1) AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
-AND CASE WHEN (SELECT n.source_id FROM {schema}._last AS n WHERE n.source_id = s.source_id) IS NULL
-    THEN (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = s.source_id LIMIT 1) IS NULL
-    ELSE FALSE
-END
+AND s.source_id > $5 ORDER BY s.source_id LIMIT $6
 """
-_IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = ANY ($2))"
+_NOT_FOLDED = """
+SELECT k.source_id FROM unnest($1::text[]) AS k (source_id)
+WHERE NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = k.source_id COLLATE "C")
+"""
+_GONE = """
+SELECT k.source_id FROM unnest($1::text[]) AS k (source_id)
+WHERE (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = k.source_id COLLATE "C" LIMIT 1) IS NULL
+"""
+_PAGE = 10_000
 # The same ones for each run, and spread over all sources.
 _SAMPLE = """
 SELECT source_id, db_timestamp, seq_nr AS last, seq_nr FROM {schema}._last
@@ -51,38 +49,63 @@ _LONGEST = 100_000
 """A source with more events than this is not in the sample."""
 
 
-async def compare_counts(session: Session, rebuild: Rebuild, entity_types: Sequence[str]) -> None:
+async def compare_counts(
+    session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom, entity_types: Sequence[str] | None
+) -> None:
     """
     Compare the events folded in each slice with those in the journal.
 
     RebuildFailed: they differ, and no import since the fence explains it.
     """
-    sql = _COUNTS.format(schema=schema_of(rebuild.rebuild_id))
-    differing = await session.fetch(sql, entity_types, *rebuild.slices, rebuild.fence.time)
+    stored = await journal.events_by_slice(session, rebuild, entity_types)
+    rows = await session.fetch(_FOLDED.format(schema=schema_of(rebuild.rebuild_id)))
+    folded = {row["slice"]: row["events"] for row in rows}
+    differing = [
+        (number, stored.get(number, 0), folded.get(number, 0))
+        for number in sorted(stored.keys() | folded.keys())
+        if stored.get(number) != folded.get(number)
+    ]
     if not differing:
         return
     # Events with older times that were imported meanwhile are for the live workers.
-    imported = await session.fetchval(_IMPORTS, rebuild.fence.import_id, entity_types)
-    wrong = [row for row in differing if not imported or (row["events"] or 0) < row["folded"]]
+    imported = await journal.imported_since(session, rebuild)
+    wrong = [one for one in differing if not imported or one[1] < one[2]]
     if wrong:
-        first = wrong[0]
-        gone = any((row["events"] or 0) < row["folded"] for row in wrong)
+        number, there, here = wrong[0]
+        gone = any(there < here for _, there, here in wrong)
         raise RebuildFailed(
-            f"{len(wrong)} slices do not add up: of slice {first['slice']} {first['folded']:,} events were folded, and "
-            f"{first['events'] or 0:,} are in the journal up to {rebuild.fence.time}"
+            f"{len(wrong)} slices do not add up: of slice {number} {here:,} events were folded, and "
+            f"{there:,} are in the journal up to {rebuild.fence.time}"
             + (": events were deleted, or dropped by force with their partition" if gone else "")
         )
 
 
-async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_types: Sequence[str]) -> None:
-    """Make sure that there is no source of which the journal has no event any more: its rows would be missing."""
-    await session.execute("SET LOCAL enable_seqscan = off")  # each is looked up, whatever the statistics say
-    row = await session.fetchrow(
-        _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_types, *rebuild.slices, rebuild.fence.time
-    )
-    if row is not None and row["lost"]:
+async def look_for_lost_sources(
+    session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom, entity_types: Sequence[str] | None
+) -> None:
+    """
+    Make sure that there is no source of which the journal has no event any more: its rows would be missing.
+
+    Journals of other systems keep no list of what they had.
+    """
+    if not journal.log.has_tokens:
+        return
+    not_folded, lost, after = _NOT_FOLDED.format(schema=schema_of(rebuild.rebuild_id)), list[str](), ""
+    async with journal.reading_all(session) as (reading, _):
+        for one in (session, reading):
+            await one.execute(
+                "SET LOCAL enable_seqscan = off"
+            )  # each is looked up, whatever the statistics say
+        while page := await reading.fetch(
+            _SOURCES, entity_types, *rebuild.slices, rebuild.fence.time, after, _PAGE
+        ):
+            after = page[-1]["source_id"]
+            unknown = await session.fetch(not_folded, [row["source_id"] for row in page])
+            gone = await reading.fetch(_GONE, [row["source_id"] for row in unknown]) if unknown else ()
+            lost += [row["source_id"] for row in gone]
+    if lost:
         raise RebuildFailed(
-            f"all events of {row['lost']:,} sources, such as {row['one']!r}, are no longer in the journal: restore "
+            f"all events of {len(lost):,} sources, such as {lost[0]!r}, are no longer in the journal: restore "
             "them, or build from those that are left: --from-first-kept"
         )
 
@@ -106,7 +129,9 @@ async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, d
         )
 
 
-async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: Any) -> int:
+async def compare_sample(
+    session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom, definition: Any
+) -> int:
     """
     Fold some sources again by plain Python, and compare their rows; returns how many sources that were.
 
@@ -125,7 +150,10 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
     rows = Rows(tables, schema=schema)
     await rows.create(session)
     # What cannot be handled was skipped, and what is gone was left out, or this would not have been built.
-    async with refolding(session, projection, rows, skip=True, from_first_kept=True) as again:
+    async with (
+        journal.reading(session) as reading,
+        refolding(session, reading, projection, rows, skip=True, from_first_kept=True) as again,
+    ):
         await again.fold(sampled)
     if (found := await rows.differences(session, source_ids, 1)).total:
         one = found.rows[0]

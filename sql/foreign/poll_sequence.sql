@@ -25,8 +25,8 @@ SELECT
     g.started_at,
     g.wal_position,
     g.system_identifier,
-    g.replayed_until,
-    0::bigint AS last_match
+    0::bigint AS last_match,
+    g.replayed_until
 FROM (
     SELECT s.last_value + CASE WHEN s.is_called THEN 1 ELSE 0 END AS place
     FROM foreign_sequence AS s LIMIT 1 -- noqa: AM09

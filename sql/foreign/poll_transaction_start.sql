@@ -5,7 +5,6 @@
 SELECT
     now() AS polled_at,
     h.holders || p.holders AS holders,
-    h.starts || p.starts AS holder_starts,
     '{}'::bigint[] AS import_ids,
     '{}'::text[] AS import_types,
     '{}'::timestamptz[] AS imported_from,
@@ -14,8 +13,9 @@ SELECT
     g.started_at,
     g.wal_position,
     g.system_identifier,
+    0::bigint AS last_match,
     g.replayed_until,
-    0::bigint AS last_match
+    h.starts || p.starts AS holder_starts
 FROM (
     SELECT
         coalesce(array_agg(a.pid || ' ' || coalesce(extract(EPOCH FROM a.xact_start), 0)), '{}') AS holders,

@@ -323,6 +323,7 @@ ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT
 ALTER TABLE projections.projections ADD COLUMN journal text;
 ALTER TABLE projections.projections ADD CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live');
 ALTER TABLE projections.projection_ranges ADD COLUMN journal_life text;
+ALTER TABLE projections.rebuilds ADD COLUMN journal_life text;
 DROP FUNCTION IF EXISTS projections.register_projection_v1(text, text[], integer[], integer);
 -- Journals of other systems have names.
 CREATE TABLE projections.journals (

@@ -24,6 +24,8 @@ CREATE TABLE IF NOT EXISTS projections.rebuilds (
     beats bigint NOT NULL DEFAULT 0,
     -- What the projection reads from the swap on, and what the rebuild reads; NULL: every type.
     entity_types text[] COLLATE "C",
+    -- The life of a journal in another database at the fence: in that, nothing that was read is lost.
+    journal_life text,
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS rebuilds_unfinished_idx

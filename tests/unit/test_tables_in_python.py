@@ -40,18 +40,17 @@ OTHERS = {
     "spark_projections/archive/restore.py": "events imports partitions sources",
     "spark_projections/backfill/numbering.py": "events sources",
     "spark_projections/cli/archive.py": "events",
-    "spark_projections/cli/rebuild.py": "projections sources",
+    "spark_projections/cli/rebuild.py": "projections",
     "spark_projections/reading/batches.py": "events",
     "spark_projections/reading/horizon.py": "imports sources",
     "spark_projections/reading/splits.py": "sources",
     "spark_projections/rebuilds/bookkeeping.py": "projections",
-    "spark_projections/rebuilds/fence.py": "imports",
     "spark_projections/rebuilds/interrupted.py": "projections",
     "spark_projections/rebuilds/rebuilding.py": "projections",
     "spark_projections/rebuilds/refolding.py": "parked_sources projections source_offsets sources",
     "spark_projections/rebuilds/repairing.py": "events sources",
     "spark_projections/rebuilds/swapping.py": "projection_ranges projections source_offsets",
-    "spark_projections/rebuilds/verifying.py": "events imports sources",
+    "spark_projections/rebuilds/verifying.py": "events sources",
 }
 """By module, those of other packages that it reads. A function of SQL, or one of the other package, is better."""
 

@@ -38,6 +38,11 @@ class _Borrowed(ABC):
         self._database = database
 
     @property
+    def dsn(self) -> str:
+        """That of the pool."""
+        return self._database.dsn
+
+    @property
     def max_connections(self) -> int:
         """How many sessions can be lent at a time."""
         return self._database.max_connections

@@ -17,7 +17,11 @@ BEGIN
         -- Part of a range goes back to the fence, and the offsets of the other sources drop what they have done.
         horizon = CASE WHEN _whole THEN p_rebuild.fence ELSE least(r.horizon, p_rebuild.fence) END,
         import_id = CASE WHEN _whole THEN p_rebuild.import_id ELSE least(r.import_id, p_rebuild.import_id) END,
-        handled_until = CASE WHEN _whole THEN p_rebuild.fence ELSE r.handled_until END
+        handled_until = CASE WHEN _whole THEN p_rebuild.fence ELSE r.handled_until END,
+        -- In any other life of a journal elsewhere, what the rebuild has handled may be lost: the owner compares.
+        journal_life = CASE
+            WHEN _whole OR r.journal_life = p_rebuild.journal_life THEN p_rebuild.journal_life ELSE r.journal_life || '+'
+        END
     WHERE r.projection_id = p_rebuild.projection_id
     AND r.max_slice >= p_rebuild.min_slice AND r.min_slice <= p_rebuild.max_slice;
     -- Where the fence is older than what offsets were kept for: what is written below begins there, and what was imported
@@ -26,7 +30,8 @@ BEGIN
         UPDATE projections.projections AS p
         SET evicted_before = least(p.evicted_before, p_rebuild.fence, (
             SELECT min(i.from_timestamp) FROM projections.imports AS i
-            WHERE coalesce(i.entity_type = ANY (p_rebuild.entity_types), TRUE) AND i.import_id > p_rebuild.import_id
+            WHERE p.journal IS NULL AND coalesce(i.entity_type = ANY (p_rebuild.entity_types), TRUE)
+            AND i.import_id > p_rebuild.import_id
         ))
         WHERE p.projection_id = p_rebuild.projection_id;
     END IF;
