@@ -107,6 +107,7 @@ from journal.reader import entity_types as entity_types
 from journal.reader import find_event as find_event
 from journal.reader import latest_seq_nr as latest_seq_nr
 from journal.reader import now as now
+from journal.reader import now_in as now_in
 from journal.reader import read_source_page as read_source_page
 from journal.slices import ALL_SLICES as ALL_SLICES
 from journal.slices import NUMBER_OF_SLICES as NUMBER_OF_SLICES
@@ -115,6 +116,7 @@ from journal.slices import (
 )
 from journal.slices import slice_of as slice_of
 from journal.slices import slice_ranges as slice_ranges
+from journal.standby import Primary as Primary
 
 __all__ = [
     "ALL_TYPES",

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from journal.backtracking import Backtracking, SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, OwnedSession, Row
-from journal.errors import DatabaseUnavailable, JournalUnavailable
+from journal.errors import DatabaseUnavailable, InvalidValue, JournalUnavailable
 from journal.events import EventEnvelope, Origin
+from journal.standby import Primary
 from journal.writers import POLL, WRITERS
 
 Decode: TypeAlias = Callable[[Sequence[Row], Origin], Iterable[EventEnvelope]]
@@ -133,12 +134,14 @@ class Log:
         name: What offsets that belong to it are stored with, and messages call it.
         queries: The statements that read it.
         bound: What bounds its late commits.
+        primary: Where ``database`` is a standby, its primary, which shows what is open: one object for each standby.
     """
 
     database: Database
     name: str = "journal"
     queries: Queries = JOURNAL
     bound: LateCommitBound = WriterLockBacktracking
+    primary: Primary | None = None
 
     @property
     def has_tokens(self) -> bool:
@@ -149,6 +152,39 @@ class Log:
     def is_by_number(self) -> bool:
         """Whether it is ordered by numbers: the number n is the time n microseconds after 1970."""
         return self.bound is SequenceBacktracking
+
+    @property
+    def at_primary(self) -> Log:
+        """The same where it is written: it has what a standby has not replayed yet."""
+        return self if self.primary is None else replace(self, database=self.primary.database, primary=None)
+
+    def check_interval(self) -> None:
+        """
+        Refuse to read it by interval backtracking where that cannot be right.
+
+        Raises:
+            InvalidValue: Its events have no times, or its primary is named, which knows better.
+        """
+        if self.is_by_number:
+            raise InvalidValue(
+                f"journal {self.name!r} is ordered by a sequence, which is no time: it cannot be read by interval. "
+                "Read it at the primary, or name that beside the standby"
+            )
+        if self.primary is not None:
+            raise InvalidValue(
+                f"journal {self.name!r}: reading by interval asks no primary: leave out the one or the other"
+            )
+
+    async def check(self) -> None:
+        """
+        Refuse a standby and a primary that do not belong together; see :meth:`journal.standby.Primary.check`.
+
+        Raises:
+            ProjectionsError: They do not, or one cannot be reached.
+        """
+        if self.primary is not None:
+            async with self.session() as session:
+                await self.primary.check(session)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -167,10 +203,18 @@ class Log:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
-        """Lend a session to read with; see :meth:`named`."""
+        """Lend a session to read with; see :meth:`named` and :meth:`lend`."""
         with self.named():
-            async with self.database.session() as session:
+            async with self.lend() as session:
                 yield session
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[OwnedSession]:
+        """Lend a session to read with; on a standby, one that has replayed what readers rely on."""
+        async with self.database.session() as session:
+            if self.primary is not None:
+                await self.primary.wait_until_replayed(session)
+            yield session
 
 
 def as_log(where: Database | Log) -> Log:

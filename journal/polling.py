@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,8 +20,9 @@ from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.database import Database, KeptSession, Row
 from journal.database.generation import Generation
 from journal.entity_types import EntityTypes
-from journal.errors import DatabaseUnavailable, NeedsPrimary
+from journal.errors import NeedsPrimary
 from journal.log import Log, as_log
+from journal.standby import PollAnswer, StandbyPolls, patience
 
 CHANNEL = "projections_appended"
 
@@ -29,9 +30,6 @@ log = logging.getLogger("projections")
 
 _LOOKS_BACK = timedelta(minutes=1)
 """How far back a poll looks for new events: looking further would open more partitions each time."""
-
-_PATIENCE = 10
-"""Seconds that a poll may take. It takes milliseconds: a connection that says nothing for that long is dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class WritersPoller:
     Polls the writers for every range that asks.
 
     Args:
-        database: Where our journal is, or a log of another kind; must be the primary for what the lock tells.
+        database: Where our journal is, or a log of another kind; the primary, or with it, for what the lock tells.
         pacing: The pauses between polls.
     """
 
@@ -141,6 +139,9 @@ class WritersPoller:
         self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
         self._session = KeptSession(self._database.session)
+        primary = journal.primary
+        self._standby = None if primary is None else StandbyPolls(self._database, primary, self._query)
+        self._notifying = journal.at_primary.database
         self._places: dict[object, tuple[EntityTypes, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -153,9 +154,9 @@ class WritersPoller:
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
         self._last_match = 0
-        self._row: tuple[WritersPoll, dict[int, str], dict[str | None, datetime | None], datetime] | None = (
-            None
-        )
+        self._row: (
+            tuple[WritersPoll, dict[int, str], Mapping[str | None, datetime | None], datetime] | None
+        ) = None
 
     @property
     def number(self) -> int:
@@ -201,7 +202,7 @@ class WritersPoller:
         self.wake()
         try:
             if begins:
-                await self._listening.enter_async_context(self._database.listen(CHANNEL, self.wake))
+                await self._listening.enter_async_context(self._notifying.listen(CHANNEL, self.wake))
             yield
         finally:
             self._users.remove(user)
@@ -265,7 +266,7 @@ class WritersPoller:
             raise NeedsPrimary(
                 "this server is a standby, which does not show what is still open on the primary: those events would "
                 "be lost. Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or "
-                "read with IntervalBacktracking"
+                "name it beside the standby (--journal-primary), or read with IntervalBacktracking"
             )
         finally:
             await self.close()  # the next connection may be to the primary
@@ -287,20 +288,21 @@ class WritersPoller:
                 self._pause = self._pacing.shortest.total_seconds()
         self._woken.clear()
 
-    async def _ask(self, import_id: int, places: dict[str | None, datetime]) -> Row:
-        try:
-            async with asyncio.timeout(_PATIENCE), self._session.use() as session:
-                row = await session.fetchrow(self._query, import_id, list(places), list(places.values()))
-        except TimeoutError as error:
-            raise DatabaseUnavailable(
-                f"no connection to the database: no answer for {_PATIENCE} s"
-            ) from error
+    async def _ask(self, import_id: int, places: dict[str | None, datetime]) -> PollAnswer:
+        if self._standby is not None:
+            return await self._standby.ask(import_id, places)
+        asked_at = asyncio.get_running_loop().time()
+        async with patience(), self._session.use() as session:
+            row = await session.fetchrow(self._query, import_id, list(places), list(places.values()))
         assert row is not None  # noqa: S101 - the function returns one row
-        return row
+        newest = dict(zip(places, row["newest_events"], strict=True))
+        return PollAnswer(row, newest, asked_at, asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         """Give the connection back; a later poll lends another."""
         await self._session.close()
+        if self._standby is not None:
+            await self._standby.close()
 
     async def _compare(self, generation: Generation, polled_at: datetime, told_at: float) -> None:
         """Count when the database that answers is not what the one before has become."""
@@ -329,13 +331,11 @@ class WritersPoller:
                 places[name] = max(since, min(place, places.get(name, place)))
         import_id = min(known for _, _, known in self._places.values())
         covered = set(self._places)
-        asked_at = asyncio.get_running_loop().time()
-        row = await self._ask(import_id, places)
-        told_at = asyncio.get_running_loop().time()
+        told = await self._ask(import_id, places)
+        row, newest, asked_at, told_at = told.row, told.newest, told.asked_at, told.told_at
         await self._compare(Generation.of(row), row["polled_at"], told_at)
         self._asked_at = asked_at
         imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
-        newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
         poll = WritersPoll(
             row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"],

@@ -136,6 +136,16 @@ async def now(session: Session, *, queries: Queries = JOURNAL) -> Now:
     return Now(row["now"], row["import_id"])
 
 
+async def now_in(log: Log) -> Now:
+    """As :func:`now`: of a standby beside its primary, the time of that, and the last import that the standby shows."""
+    async with log.lend() as session:
+        seen = await now(session, queries=log.queries)
+    if log.primary is None:
+        return seen
+    async with log.at_primary.lend() as session:
+        return seen._replace(time=(await now(session, queries=log.queries)).time)
+
+
 async def current_events(
     database: Database | Log,
     entity_type: str | Collection[str] | EntityTypes,
@@ -156,7 +166,7 @@ async def current_events(
         start: Leave out events before this time.
     """
     log = as_log(database)
-    async with log.database.session() as session:
+    async with log.lend() as session:
         until = (await now(session, queries=log.queries)).time
         reader = SliceReader(entity_type, slices, queries=log.queries)
         position = Position.before(start)

@@ -27,7 +27,7 @@ from journal import (
     SliceReader,
     WritersPoller,
     as_log,
-    now,
+    now_in,
     shared_poller,
 )
 from offsets.deduplication import BatchVerdicts, OffsetState, Verdict
@@ -69,14 +69,16 @@ async def live_events(
     log = as_log(database)
     async with AsyncExitStack() as stack:
         poller = await stack.enter_async_context(shared_poller(log, PollPacing(), listen=True))
-        async with log.database.session() as session:
-            begin = await now(session, queries=log.queries)
+        await log.check()
+        begin = await now_in(log)
         since = begin.time if start is None else start
         bound = backtracking or partial(log.bound, margin=CLOCK_MARGIN, import_id=0)
         slice_reader = SliceReader(entity_type, slices, queries=log.queries)
-        reader = _LiveReader(log.database, slice_reader, bound, poller, since)
+        reader = _LiveReader(log, slice_reader, bound, poller, since)
         # What was imported up to now is found by reading from the start.
         reader.begin(since, since, begin.import_id)
+        if not reader.needs_primary:
+            log.check_interval()
         stack.callback(poller.forget, reader)
         while True:
             for envelope in await reader.step():
@@ -94,13 +96,13 @@ class _WentBack(Exception):
 class _LiveReader:
     def __init__(
         self,
-        database: Database,
+        log: Log,
         reader: SliceReader,
         backtracking: Callable[[datetime], Backtracking],
         poller: WritersPoller,
         since: datetime,
     ) -> None:
-        self._database = database
+        self._log = log
         self._reader = reader
         self._backtracking = backtracking
         self._poller = poller
@@ -126,6 +128,11 @@ class _LiveReader:
         self._look, self._generation = self._poller.number, self._poller.generation
         self._used_poll_at = float("-inf")
 
+    @property
+    def needs_primary(self) -> bool:
+        """Whether what it relies on, a standby does not show by itself."""
+        return self._machine.needs_primary
+
     async def step(self) -> Sequence[EventEnvelope]:
         """Do what the state machine says next; returns what is new, in order."""
         try:
@@ -144,26 +151,25 @@ class _LiveReader:
             self._since <= to
         ):  # else the clock of now has not reached what was asked for, and nothing is too old
             bound = max(bound, self._since)
-        async with self._database.session() as session:
-            begin = await now(session, queries=self._reader.queries)
+        begin = await now_in(self._log)
         self.begin(start, bound, min(self._machine.import_id, begin.import_id))
 
     async def _step(self) -> Sequence[EventEnvelope]:
         if self._left:
-            async with self._database.session() as session:
+            async with self._log.lend() as session:
                 return await self._load(session, self._left)
         match self._machine.next_step():
             case Poll():
                 await self._poll()
                 return ()
             case ReadKeys(after, until):
-                async with self._database.session() as session:
+                async with self._log.lend() as session:
                     keys = await self._reader.keys(session, after, until)
                     new = await self._load(session, self._late(keys))
                 last = keys[-1] if keys else None
                 self._machine.keys_read(last.position if last else None, full=keys.more)
             case ReadEvents(after, until):
-                async with self._database.session() as session:
+                async with self._log.lend() as session:
                     page = await self._reader.events(session, after, until)
                     new = await self._accept(session, page)
                 self._machine.events_read(page[-1].position if page else None, full=page.more)

@@ -19,6 +19,7 @@ from journal import (
     END_OF_TIME,
     DatabaseWentBack,
     Generation,
+    JournalUnavailable,
     Key,
     OwnedSession,
     Session,
@@ -93,6 +94,8 @@ async def fit_journal(
     seen: Generation,
     reader: SliceReader,
     reading: Callable[[OwnedSession], AbstractAsyncContextManager[Session]],
+    *,
+    may_be_behind: bool = False,
 ) -> tuple[bool, Sequence[AheadOfJournal]]:
     """
     Compare the offsets of a range with the journal, if that lives another life; park sources that have lost events.
@@ -103,6 +106,7 @@ async def fit_journal(
         seen: The generation of the journal.
         reader: Reads the journal.
         reading: Lends a session on it, while the other is kept.
+        may_be_behind: Whether it is a standby, which may have what it misses later.
 
     Returns:
         Whether the journal lives another life: imports may be lost, too, and their numbers used again. And those
@@ -111,6 +115,7 @@ async def fit_journal(
     Raises:
         RangeLost: Another worker has claimed the range.
         DatabaseWentBack: Another database than the one that was seen has answered.
+        JournalUnavailable: A standby misses what is handled.
         WrongJournal: The offsets are of another journal, which is on another server.
     """
     mine = claim.projection_id, claim.slices.min_slice, claim.epoch, claim.owner
@@ -129,6 +134,11 @@ async def fit_journal(
                 f"{ahead[0].handled} of source {ahead[0].source_id!r}. Name the journal that was read before; or empty "
                 "the read model, clear the offset of the projection, and have it read this one"
             )
+    if ahead and may_be_behind:
+        raise JournalUnavailable(
+            f"the standby does not have event {ahead[0].handled} of source {ahead[0].source_id!r}, which is handled, "
+            "and of others. Either it is behind, or that is lost: name its primary, which tells the one from the other"
+        )
     await session.begin()
     try:
         noted = await session.execute(_NOTE_LIFE, *mine, seen.life)

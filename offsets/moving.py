@@ -100,6 +100,7 @@ async def take_over_offsets(
         raise MoveRefused(
             "a journal of this library has no projections of other frameworks: name that of the other system"
         )
+    log = log.at_primary  # a standby does not show what is open
     stands = await _with_open_writers(log, stands)
     async with database.session() as session:
         await session.begin()

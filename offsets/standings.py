@@ -191,6 +191,7 @@ async def standing(
     Raises:
         MoveRefused: Nothing is stored of it, or what is there cannot be gone on from; the message says why.
     """
+    log = log.at_primary  # a standby may not have what was handled last
     seen: set[str] = set()
     for table in _tables(elsewhere, by_time=not log.is_by_number):
         for place in (database, log.database):

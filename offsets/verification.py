@@ -82,7 +82,7 @@ async def _misfits_elsewhere(
 
     @asynccontextmanager
     async def reading(_: OwnedSession) -> AsyncIterator[Session]:
-        async with journal.session() as lent:
+        async with journal.at_primary.session() as lent:
             yield lent
 
     reader = SliceReader(status.entity_types, ALL_SLICES, queries=journal.queries)

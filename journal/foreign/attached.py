@@ -18,6 +18,7 @@ from journal.foreign.mapping import TableMapping, checked_names, toml_of, value_
 from journal.foreign.payloads import Decoder, json_text
 from journal.foreign.pekko_payloads import pekko_payloads
 from journal.log import Log
+from journal.standby import Primary
 
 __all__ = [
     "KINDS",
@@ -133,16 +134,22 @@ class AttachedJournal:
             )
         return check_dsn(said, f"the DSN in {self.dsn_variable}")
 
-    async def log(self, database: Database) -> Log:
+    async def log(self, database: Database, primary: Primary | None = None) -> Log:
         """
         The log, to be read by sessions of a database that was connected to :attr:`place`.
+
+        Args:
+            database: That one.
+            primary: Where it is a standby, its primary.
 
         Raises:
             InvalidValue: The mapping is invalid.
             ForeignJournalError: It cannot be read so.
             DatabaseUnavailable: There is no connection.
         """
-        return await table_log(database, self.table, name=self.name, decode=decoder_of(self.kind))
+        return await table_log(
+            database, self.table, name=self.name, decode=decoder_of(self.kind), primary=primary
+        )
 
 
 def decoder_of(kind: str) -> Decoder:

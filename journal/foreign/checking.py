@@ -146,7 +146,7 @@ async def _check_settings(session: Session, mapping: TableMapping) -> None:
     if settings["is_standby"]:
         raise ForeignJournalError(
             "this server is a standby, which does not show what is still open on the primary: those events would be "
-            "lost. Connect to the primary"
+            "lost. Connect to the primary, or name it beside the standby"
         )
     if mapping.bound != "transaction-start":
         return

@@ -13,6 +13,7 @@ from journal.foreign.checking import check
 from journal.foreign.mapping import TableMapping
 from journal.foreign.payloads import Decoder, Stored, json_text, readable
 from journal.log import Decode, LateCommitBound, Log, Queries
+from journal.standby import Primary
 
 log = logging.getLogger("projections")
 
@@ -23,28 +24,36 @@ _BOUNDS: dict[str, LateCommitBound] = {
 
 
 async def table_log(
-    database: Database, mapping: TableMapping, *, name: str, decode: Decoder = json_text
+    database: Database,
+    mapping: TableMapping,
+    *,
+    name: str,
+    decode: Decoder = json_text,
+    primary: Primary | None = None,
 ) -> Log:
     """
     A log of a table that another system appends to. It is only read, and nothing is installed.
 
     Args:
-        database: Where the table is: the primary. The role needs SELECT on the table; with the bound ``sequence`` on
-            its sequence, too; with ``transaction-start`` the role pg_read_all_stats.
+        database: Where the table is: the primary, or a standby beside ``primary``. The role needs SELECT on the table;
+            with the bound ``sequence`` on its sequence, too; with ``transaction-start`` the role pg_read_all_stats.
         mapping: The meaning of its columns.
         name: The name that offsets are stored with, so it stays.
         decode: Makes JSON of payloads and metadata.
+        primary: Where ``database`` is a standby, its primary.
 
     Raises:
         ForeignJournalError: It cannot be read so; the message says why, and what to do.
         DatabaseUnavailable: There is no connection.
     """
-    async with database.session() as session:
+    async with (database if primary is None else primary.database).session() as session:
         checked = await check(session, mapping)
     for advice in checked.advice:
         log.warning("journal %r: %s", name, advice, extra={"action": "foreign_journal", "journal": name})
     queries = Queries(**checked.queries, decode=envelopes(name, decode))
-    return Log(database, name, queries, _BOUNDS[mapping.bound])
+    read = Log(database, name, queries, _BOUNDS[mapping.bound], primary)
+    await read.check()
+    return read
 
 
 def envelopes(name: str, decode: Decoder) -> Decode:

@@ -32,7 +32,7 @@ from projections.running import (
     loop_runner,
 )
 from projections.running import run as run_projections
-from projections.terminal.commands import Arg, Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.commands import Arg, Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
 from projections.terminal.connection import Sides, connected, sides
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import (
@@ -55,7 +55,9 @@ log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128
 _ORPHANED = timedelta(seconds=10)  # to finish the current batch when the supervisor is gone
-_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "read_side", "journal", "take_over", "http"})
+_NOT_HANDED_DOWN = frozenset(
+    {"processes", "dsn", "read_side", "journal", "journal_primary", "take_over", "http"}
+)
 
 
 _LEASE = (
@@ -158,6 +160,7 @@ def worker(
     dsn: Dsn = None,
     read_side: ReadSide = None,
     journal: Journal = None,
+    journal_primary: JournalPrimary = None,
 ) -> None:
     """
     Run projections in this process, together with all other workers on the same database.
@@ -174,7 +177,8 @@ def worker(
     A database that goes away is waited for.
 
     Read models may be in another database than the journal: --journal and --read-side. Effects and offsets commit
-    together there, as ever, where the schema is installed, too; the journal is only read.
+    together there, as ever, where the schema is installed, too; the journal is only read. It may be read from a hot
+    standby, too: --journal names that, and --journal-primary its primary.
 
     One process uses one core. With --processes, this one starts the others, starts again those that die, and stops
     them when it is stopped or dies itself; each has a pool of --max-connections of its own.
@@ -198,7 +202,7 @@ def worker(
     with ending(context, logged=log_format == "json" or options.supervised):
         definitions = load_projections(targets)
         discovery = _matching(options)
-        with sides(dsn, journal, read_side) as where:
+        with sides(dsn, journal, read_side, journal_primary) as where:
             if where.journal is not None and options.subscriptions:
                 raise click.UsageError(
                     "--subscriptions match the journal of their own database: run them there"

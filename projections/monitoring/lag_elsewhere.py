@@ -64,7 +64,8 @@ async def unhandled_elsewhere(
         )
     parked = await offsets.parked_places(session, status.projection_id)
     counted = _Counted(status, {one.source_id for one in parked}, by_slice=by_slice)
-    async with journal.session() as reading:
+    # A standby does not have what it is late by.
+    async with journal.at_primary.session() as reading:
         since = await _since(reading, journal, status)
         at = (await now(reading, queries=journal.queries)).time
         reader = SliceReader(status.entity_types, ALL_SLICES, _PAGE, queries=journal.queries)

@@ -105,6 +105,16 @@ class Connections:
             lent.patience = self._patience
             yield lent
 
+    @asynccontextmanager
+    async def comparing(self, session: OwnedSession) -> AsyncIterator[OwnedSession]:
+        """As :meth:`reading`, but of a standby its primary: only that tells what is late from what is lost."""
+        if self._journal is None:
+            yield session
+            return
+        async with self._journal.at_primary.session() as lent:
+            lent.patience = self._patience
+            yield lent
+
     def of_journal(self) -> AbstractContextManager[None]:
         """Have errors say that it is the journal's database which cannot be reached, where that is another one."""
         return nullcontext() if self._journal is None else self._journal.named()
@@ -112,7 +122,7 @@ class Connections:
     @asynccontextmanager
     async def lend_ahead(self) -> AsyncIterator[OwnedSession]:
         """Lend one for reading ahead."""
-        database = self._database if self._journal is None else self._journal.database
-        async with self.ahead, database.session() as session:
+        lend = self._database.session if self._journal is None else self._journal.lend
+        async with self.ahead, lend() as session:
             session.patience = self._patience
             yield session

@@ -197,11 +197,14 @@ class RangeRunner:
 
     async def _fit_journal(self) -> None:
         """Make sure that the journal has what is handled: it may have gone back in time alone."""
-        await self._next_look()
+        look = await self._next_look()
         seen, session = self._process.poller.seen, await self._session.get()
         assert seen is not None  # noqa: S101 - a poll has shown one
         self._store.generation = await generation(session)
-        reborn, ahead = await fit_journal(session, self.claim, seen, self._reader, self._reading)
+        reborn, ahead = await fit_journal(
+            session, self.claim, seen, self._reader, self._process.connections.comparing,
+            may_be_behind=look.poll.replayed_until is not None,
+        )  # fmt: skip
         if reborn:
             self._backtracking.import_id = 0
         if ahead:

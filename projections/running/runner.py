@@ -24,7 +24,7 @@ from journal import (
     SliceRange,
     as_log,
     entity_types,
-    now,
+    now_in,
     shared_poller,
     slice_ranges,
 )
@@ -84,7 +84,8 @@ async def run(
     Raises:
         InvalidHandler: A definition is not a projection, or two have one name.
         InvalidValue: A name belongs to a projection that reads other entity types in this version, or another
-            journal; or a discovery is to read a journal elsewhere.
+            journal; or a discovery is to read a journal elsewhere; or a journal cannot be read by interval.
+        DatabaseError: A standby and what was named as its primary do not belong together.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
         ProjectionsError: A handler commits or rolls back by itself.
@@ -97,6 +98,8 @@ async def run(
     cut = slice_ranges(ranges)
     read = as_log(database if journal is None else journal)
     process = Process(database, settings or RunSettings(), observer, stop or asyncio.Event(), read)
+    if process.settings.backtracking == "interval":
+        read.check_interval()
     if discovery is not None and process.journal_name is not None:
         raise InvalidValue(
             "what a discovery finds, as subscriptions, reads the journal in the database of the read models"
@@ -123,11 +126,13 @@ async def run(
 async def _look_at_journal(process: Process, projections: Sequence[Projection]) -> datetime:
     """Say what of it projections will not find; returns its time."""
     read = process.journal
+    await read.check()
     async with read.session() if process.connections.apart else read.database.session() as session:
         if read.queries is JOURNAL and process.connections.apart:
             await check_version(session)
         found = set(await entity_types(session, queries=read.queries))
-        time = (await now(session, queries=read.queries)).time
+    with process.connections.of_journal():
+        time = (await now_in(read)).time
     # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
     for projection in projections:
         for name in set(projection.entity_types.names or ()).difference(found):

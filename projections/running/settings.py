@@ -24,7 +24,7 @@ class RunSettings(LeaseSettings):
 
     backtracking: Literal["writer-lock", "interval"] = "writer-lock"
     """writer-lock loses no late commit; interval may miss very late ones: for servers that do not show who writes.
-    Projections run on the primary, with either: their offsets are there. live_events reads replicas, by interval."""
+    A replica beside its primary is read by the first; a replica alone, by the second."""
 
     late_by: timedelta = timedelta(seconds=10)
     """For interval backtracking: how much later than its timestamp a commit may become visible."""

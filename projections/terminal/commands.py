@@ -13,8 +13,8 @@ it a command with ``--dsn``. A parameter before the ``*`` is an argument, one af
 returns an :class:`Answer` is a command with ``--json``.
 
 A command on projections names its sides: with ``sides="read"`` it has ``--read-side``, too, and the database that it
-is given is the one of the read models; with ``sides="both"`` also ``--journal``, and it is given a ``Log`` after it, or
-None where the journal is in that same database.
+is given is the one of the read models; with ``sides="both"`` also ``--journal`` and ``--journal-primary``, and it is
+given a ``Log`` after it, or None where the journal is in that same database.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch
 
-__all__ = ["Arg", "AsJson", "Dsn", "Journal", "Opt", "ReadSide", "derived"]
+__all__ = ["Arg", "AsJson", "Dsn", "Journal", "JournalPrimary", "Opt", "ReadSide", "derived"]
 
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
 Named: TypeAlias = Literal["read", "both"] | None
@@ -110,6 +110,13 @@ Journal = Annotated[
         "The database of the journal, where read models are in another, or the name of a journal that is attached "
         "(`projections journals`). Default: PROJECTIONS_JOURNAL, else --dsn.",
         metavar="DSN|NAME",
+    ),
+]
+JournalPrimary = Annotated[
+    str | None,
+    Opt(
+        "The primary of the journal, where --journal names a standby of it. Default: PROJECTIONS_JOURNAL_PRIMARY.",
+        metavar="DSN",
     ),
 ]
 AsJson = Annotated[bool, Opt("Print one JSON object.", "--json")]
@@ -184,6 +191,7 @@ def derived(
         (visited is not None, _Declared("dsn", Dsn, None)),
         (sides is not None, _Declared("read_side", ReadSide, None)),
         (sides == "both", _Declared("journal", Journal, None)),
+        (sides == "both", _Declared("journal_primary", JournalPrimary, None)),
         (hints["return"] is Answer, _Declared("as_json", AsJson, default=False)),
     )
     declared = [*_declared(function), *(one for wanted, one in added if wanted)]
@@ -206,7 +214,8 @@ def _visit_sides(
     dsn = options.pop("dsn")
     if sides is None:
         return _visit(visited, dsn, work, options, as_json=as_json)
-    with databases_of(dsn, options.pop("journal", None), options.pop("read_side")) as found:
+    named = options.pop("journal", None), options.pop("read_side"), options.pop("journal_primary", None)
+    with databases_of(dsn, *named) as found:
 
         async def beside(place: Any, **values: Any) -> Answer:
             async with connected_journal(found) as journal:

@@ -17,6 +17,7 @@ from journal import (
     JournalUnavailable,
     Log,
     OwnedSession,
+    Primary,
     Session,
 )
 from journal.database import connect
@@ -25,6 +26,7 @@ from journal.foreign import AttachedJournal, attached_journal
 from journal.schema import check_version
 
 __all__ = [
+    "JOURNAL_PRIMARY_VARIABLE",
     "JOURNAL_VARIABLE",
     "READ_SIDE_VARIABLE",
     "Sides",
@@ -40,6 +42,8 @@ T = TypeVar("T")
 
 JOURNAL_VARIABLE = "PROJECTIONS_JOURNAL"
 """Environment variable: the database of the journal, where read models are in another."""
+JOURNAL_PRIMARY_VARIABLE = "PROJECTIONS_JOURNAL_PRIMARY"
+"""Environment variable: the primary of the journal, where a standby of it is read."""
 READ_SIDE_VARIABLE = "PROJECTIONS_READ_SIDE"
 """Environment variable: the database of the read models, where the journal is in another."""
 
@@ -51,6 +55,8 @@ class Sides(NamedTuple):
     """Where offsets and read models are."""
     journal: str | None
     """Where events are, if that is another one: a DSN, or the name of a journal that is attached to the read side."""
+    primary: str | None = None
+    """Where that is a standby, its primary."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,11 +65,17 @@ class Sides(NamedTuple):
             DSN_VARIABLE: self.read_side,
             READ_SIDE_VARIABLE: "",
             JOURNAL_VARIABLE: self.journal or "",
+            JOURNAL_PRIMARY_VARIABLE: self.primary or "",
         }
 
 
 @contextmanager
-def sides(dsn: str | None, journal: str | None = None, read_side: str | None = None) -> Iterator[Sides]:
+def sides(
+    dsn: str | None,
+    journal: str | None = None,
+    read_side: str | None = None,
+    primary: str | None = None,
+) -> Iterator[Sides]:
     """
     The databases to use, for the length of the block; what was not named is the one database that others would use.
 
@@ -72,28 +84,38 @@ def sides(dsn: str | None, journal: str | None = None, read_side: str | None = N
         journal: The one of the journal that was named, or the name of one that is attached, or None: then
             ``PROJECTIONS_JOURNAL``.
         read_side: The one of the read models that was named, or None: then ``PROJECTIONS_READ_SIDE``.
+        primary: The primary of the journal that was named, or None: then ``PROJECTIONS_JOURNAL_PRIMARY``.
 
     Raises:
-        click.UsageError: All three were named.
+        click.UsageError: The first three were named, or a primary and no journal.
         ProjectionsError: A DSN cannot be read, or the embedded server is needed and cannot be had.
     """
     if dsn is None:
         journal = journal or os.environ.get(JOURNAL_VARIABLE) or None
         read_side = read_side or os.environ.get(READ_SIDE_VARIABLE) or None
+        primary = primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None
     elif journal is not None and read_side is not None:
         raise click.UsageError("--dsn is the database of both: pass it with one of --journal and --read-side")
+    if primary is not None:
+        check_dsn(primary, "the DSN of the journal's primary")
+        if journal is None:
+            raise click.UsageError("--journal-primary is the primary of a standby: name that by --journal")
     for named, name in ((journal, "the DSN of the journal"), (read_side, "the DSN of the read side")):
         if named is not None and not (named is journal and _is_name(named)):
             check_dsn(named, name)
     if journal is not None and read_side is not None:
-        yield _sides(read_side, journal)
+        yield _sides(read_side, journal, primary)
     else:
         with database_dsn(dsn) as one:
-            yield _sides(read_side or one, journal or one)
+            yield _sides(read_side or one, journal or one, primary)
 
 
-def _sides(read_side: str, journal: str) -> Sides:
-    return Sides(read_side, None if journal == read_side else journal)
+def _sides(read_side: str, journal: str, primary: str | None) -> Sides:
+    return Sides(read_side, None if journal == read_side else journal, primary)
+
+
+_ASKED = 3
+"""Connections to the primary of a standby: for polls, for comparing, and for what comes up."""
 
 
 @asynccontextmanager
@@ -125,12 +147,20 @@ async def connected_journal(
         except DatabaseUnavailable as error:
             named = "journal" if attached is None else f"journal {attached.name!r}"
             raise JournalUnavailable(f"{named}: {error}") from error
+        primary = None
+        if where.primary is not None:
+            asked = settings.model_copy(update={"max_connections": _ASKED})
+            try:
+                primary = Primary(await stack.enter_async_context(connect(where.primary, asked)))
+            except DatabaseUnavailable as error:
+                raise JournalUnavailable(f"the primary of the journal: {error}") from error
         if attached is not None:
-            yield await attached.log(database)
+            yield await attached.log(database, primary)
             return
-        log = Log(database)
+        log = Log(database, primary=primary)
         async with log.session() as session:
             await check_version(session)
+        await log.check()
         yield log
 
 

@@ -310,7 +310,9 @@ class _Waiter:
 
     def _reading(self, session: Session) -> AbstractAsyncContextManager[Session]:
         """What to ask the journal with."""
-        return nullcontext(session) if self._journal.database is self._database else self._journal.session()
+        if self._journal.at_primary.database is self._database:
+            return nullcontext(session)
+        return self._journal.at_primary.session()
 
     async def _reasons(self, wait: _Wait) -> dict[str, str]:
         """Look for the last time; where that does not end it, what holds back each projection."""

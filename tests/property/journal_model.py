@@ -246,15 +246,27 @@ class Standby(World):
         super().__init__(late_by=late_by, retention=retention)
         self.replayed_until = T0
         self._unreplayed: list[tuple[datetime, Transaction]] = []
+        self.replayed = 0
 
     def _show(self, transaction: Transaction) -> None:
         self._unreplayed.append((self.now, transaction))
+
+    @property
+    def place(self) -> int:
+        """Where the log of the primary ends: so many commits."""
+        return self.replayed + len(self._unreplayed)
+
+    def primary_imports(self) -> dict[int, datetime]:
+        """Those that the primary shows."""
+        late = [t.imports_from for _, t in self._unreplayed if t.imports_from]
+        return dict([*self.imports, *enumerate(late, len(self.imports) + 1)])
 
     def replay(self, count: int | None = None) -> None:
         """Replay so many commits, or all."""
         for at, transaction in self._unreplayed[:count]:
             super()._show(transaction)
             self.replayed_until = at
+            self.replayed += 1
         self._unreplayed = [] if count is None else self._unreplayed[count:]
 
     def evict(self, rows: Iterable[RangeRow]) -> None:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking
 from journal.backtracking import WritersPoll
@@ -175,8 +175,11 @@ class Reader:
         if world.lives != life:
             raise WentBack  # it is one statement: the connection is lost in it
         poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady, replayed_until)
-        fresh = world.steady - self.used_at < REFRESH
-        nothing_new = newest is None or newest <= place
+        self._use(poll, asked_at, newest)
+
+    def _use(self, poll: WritersPoll, asked_at: float, newest: datetime | None) -> None:
+        fresh = self.world.steady - self.used_at < REFRESH
+        nothing_new = newest is None or newest <= self.machine.position.db_timestamp
         self.idle_polls = self.idle_polls + 1 if nothing_new else 0
         if not (fresh and nothing_new and self.machine.unchanged(poll)):
             self.used_at = asked_at
@@ -229,6 +232,41 @@ class MergesTypes(Reader):
         types = self.world.entity_types()
         yield
         return types
+
+
+class BesidePrimary(Reader):
+    """Reads a standby, and asks its primary what is open: a poll counts once the standby is as far."""
+
+    place_before_holders: ClassVar[bool] = False
+    waits: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._waiting: list[tuple[int, WritersPoll]] = []
+        self._counts: WritersPoll | None = None
+        super().__init__(*args, **options)
+
+    def _poll(self) -> Generator[None, bool, None]:
+        world = self.world
+        assert isinstance(world, Standby)
+        asked_at, polled_at, place = world.steady, world.now, world.place
+        yield
+        imports = world.primary_imports()
+        yield
+        holders = world.holders()
+        yield
+        if not self.place_before_holders:
+            place = world.place
+        self._waiting.append((place, WritersPoll(polled_at, holders, imports, asked_at, world.steady)))
+        yield
+        replayed = world.replayed if self.waits else world.place
+        yield
+        newest = world.newest_after(self.machine.position.db_timestamp)
+        yield
+        ready = [poll for place, poll in self._waiting if place <= replayed]
+        self._counts = ready[-1] if ready else self._counts
+        self._waiting = [one for one in self._waiting if one[0] > replayed]
+        if self._counts is not None:
+            self._use(self._counts, asked_at, newest)
 
 
 def writer_lock(start: datetime, import_id: int) -> Backtracking:
@@ -299,7 +337,7 @@ class Play:
         long = self._stepped_at >= 0 or self.world.late_by is not None
         rounds = 0
         # Where time stands still there may be news for ever: a stamp of another range, a little after that time.
-        still = isinstance(self.world, Standby)
+        still = isinstance(self.world, Standby) and self.world.late_by is not None
         while rounds < 60 * long or (
             not still and min(reader.idle_polls for reader in self.readers) < IDLE_POLLS
         ):

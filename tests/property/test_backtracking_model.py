@@ -15,7 +15,7 @@ from journal import Backtracking, IntervalBacktracking, Position, ReadEvents, Wr
 from journal.backtracking import END_OF_TIME, WritersPoll
 from tests.fixtures.examples import examples
 from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
-from tests.property.reader_model import Machine, MergesTypes, Play, Reader, writer_lock
+from tests.property.reader_model import BesidePrimary, Machine, MergesTypes, Play, Reader, writer_lock
 
 Program = list[tuple[int, int, int]]
 
@@ -108,6 +108,49 @@ def test_long_histories_keep_the_invariants_on_a_standby(seeds: range) -> None:
     for seed in seeds:
         play = Play(interval, 1 + seed % 5, late_by=LATE_BY, world=Standby)
         play.run(random_program(seed, EVERYTHING + READS * 12 + REPLAYS * (1 + seed % 8), 400))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(EVERYTHING + READS * 12 + REPLAYS * 4), numbers, numbers), max_size=120
+    ),
+    page_sizes,
+    st.sampled_from([NEVER, MARGIN, LARGE]),
+)
+@quick
+def test_a_standby_beside_its_primary_keeps_the_invariants(
+    program: Program, page_size: int, steps: timedelta
+) -> None:
+    Play(writer_lock, page_size, steps_back=steps, world=Standby, reader=BesidePrimary).run(program)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_long_histories_keep_the_invariants_on_a_standby_beside_its_primary(seeds: range) -> None:
+    for seed in seeds:
+        play = Play(writer_lock, 1 + seed % 5, world=Standby, reader=BesidePrimary)
+        play.run(random_program(seed, EVERYTHING + READS * 12 + REPLAYS * (1 + seed % 8), 400))
+
+
+class UsesThePollAtOnce(BesidePrimary):
+    """Does not wait until the standby has replayed what had ended."""
+
+    waits = False
+
+
+class LooksUpThePlaceFirst(BesidePrimary):
+    """Takes where the log ends from before the list of what is open."""
+
+    place_before_holders = True
+
+
+@pytest.mark.parametrize("reader", [UsesThePollAtOnce, LooksUpThePlaceFirst])
+def test_the_model_finds_what_a_wrong_use_of_the_primary_loses(reader: type[Reader]) -> None:
+    made = (Play(writer_lock, 3, world=Standby, reader=reader, checks_horizon=False) for _ in range(2000))
+
+    assert any(
+        loses(play, random_program(seed, WRITES + REPLAYS * 2 + READS * 8, 200))
+        for seed, play in enumerate(made)
+    )
 
 
 class TrustsTheClockOfAStandby(IntervalBacktracking):

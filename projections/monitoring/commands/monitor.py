@@ -14,7 +14,7 @@ from journal import ConnectionSettings, Database
 from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
-from projections.terminal.commands import Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.commands import Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
 from projections.terminal.connection import connected_journal, sides
 from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
@@ -47,6 +47,7 @@ def monitor(
     dsn: Dsn = None,
     read_side: ReadSide = None,
     journal: Journal = None,
+    journal_primary: JournalPrimary = None,
 ) -> None:
     """
     Serve a page that shows the lag of every slice, live, and lets you act.
@@ -99,7 +100,7 @@ def monitor(
                 yield where
                 feed.close()  # streams end, instead of being waited for
 
-    with sides(dsn, journal, read_side) as found:
+    with sides(dsn, journal, read_side, journal_primary) as found:
         serve_until_stopped(found.read_side, _CONNECTIONS, "the monitor", served)
 
 
