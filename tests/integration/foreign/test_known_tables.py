@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from pathlib import Path
 
 import asyncpg
@@ -14,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from journal import ALL_TYPES, ConnectionSettings, connect, current_events
 from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, table_log
 from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
+from tests.fixtures.java import JavaProgram, needs_java
 from tests.fixtures.pekko import GOLDEN
 
 pytest.importorskip("cbor2")
@@ -172,19 +171,12 @@ async def test_what_emmett_has_archived_is_passed_over(empty_dsn: str) -> None:
         assert [e.seq_nr async for e in current_events(log, ALL_TYPES)] == [2]
 
 
-JAVA = Path(__file__).parents[2] / "interop/pekko"
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("java")), reason="needs Maven and a JDK")
+@needs_java
 async def test_a_real_application_of_pekko_persistence_jdbc(empty_dsn: str, tmp_path: Path) -> None:
     """Its entities persist one to four events at a time, with tags, as JSON and as CBOR, while the journal is read."""
-    classes, classpath = tmp_path / "classes", tmp_path / "classpath"
-    maven = ["mvn", "-q", "-B", f"-Dinterop.build={tmp_path}", "compile", "dependency:build-classpath"]
-    await asyncio.to_thread(
-        subprocess.run, [*maven, f"-Dmdep.outputFile={classpath}"], cwd=JAVA, check=True, timeout=300
-    )
+    pekko = await asyncio.to_thread(JavaProgram, "pekko", tmp_path)
     await create(empty_dsn, PEKKO_JDBC)
     said = conninfo_to_dict(empty_dsn)
     socket = f"{said['host']}/.s.PGSQL.{said.get('port', 5432)}"
@@ -202,11 +194,10 @@ async def test_a_real_application_of_pekko_persistence_jdbc(empty_dsn: str, tmp_
     server = await asyncio.start_server(forward, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     url = f"jdbc:postgresql://127.0.0.1:{port}/{said['dbname']}?sslmode=disable"
-    path = f"{classes}:{classpath.read_text()}"
-    application = await asyncio.create_subprocess_exec(
-        "java", "-cp", path, "interop.Writer", url, str(said["user"]), "8"
-    )
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with (
+        pekko.running("Writer", url, said["user"], 8) as application,
+        connect(empty_dsn, FOREIGN) as database,
+    ):
         log = await table_log(database, pekko_jdbc(), name="pekko", decode=pekko_payloads())
         ended, follower = asyncio.Event(), Follower(log)
         async with asyncio.TaskGroup() as group:

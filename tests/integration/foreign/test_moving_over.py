@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -21,23 +23,25 @@ from journal import (
     event_type,
     slice_of,
 )
-from journal.foreign import pekko_r2dbc, table_log
+from journal.foreign import Constant, TableMapping, pekko_r2dbc, table_log
 from offsets import Elsewhere, MoveRefused, ProjectionRuns, Standing
 from projections import handles, projection
+from tests.fixtures.akka import TIMESTAMPS
 from tests.fixtures.moving import take_over
 from tests.fixtures.pekko import R2dbcJournal
-from tests.fixtures.projections import EFFECTS, caught_up, effects, execute, fetchval, record, running
+from tests.fixtures.projections import (
+    EFFECTS,
+    caught_up,
+    effects,
+    execute,
+    fetchval,
+    record,
+    running,
+    until_effects,
+)
 
 FOREIGN = ConnectionSettings(foreign_journal=True)
 OPENED = (31, "interop.Events$Opened", '{"owner": "x"}')
-TIMESTAMPS = """
-CREATE TABLE akka_projection_timestamp_offset_store (
-    projection_name VARCHAR(255) NOT NULL, projection_key VARCHAR(255) NOT NULL, slice INT NOT NULL,
-    persistence_id VARCHAR(255) NOT NULL, seq_nr BIGINT NOT NULL, timestamp_offset timestamp with time zone NOT NULL,
-    timestamp_consumed timestamp with time zone NOT NULL,
-    PRIMARY KEY(slice, projection_name, timestamp_offset, persistence_id, seq_nr)
-)
-"""
 
 
 @event_type("interop.Events$Opened")
@@ -79,6 +83,9 @@ class Akka:
         )  # fmt: skip
 
 
+GOLDEN = Path(__file__).parents[2] / "fixtures/golden/akka_offsets.jsonl"
+"""Of a real projection of Akka over four ranges that was killed while the application went on: the events, its offsets,
+and how far its effects were."""
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 AKKA = Elsewhere(framework="akka", name="accounts")
 
@@ -152,6 +159,33 @@ async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_
         assert sorted(await effects(read_side)) == sorted(
             [(one, n) for one in low for n in (2, 3)] + [(one, 3) for one in high[1:-1]]
         )
+
+
+async def test_what_a_real_projection_of_akka_has_stored_is_taken_over(empty_dsn: str, dsn: str) -> None:
+    lines = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+    events = [line["event"] for line in lines if "event" in line]
+    done = dict(line["effects"] for line in lines if "effects" in line)
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        for name, seq_nr, stamp in events:
+            await there.connection.execute(
+                "INSERT INTO event_journal "
+                "VALUES ($1, 'account', $2, $3, $4::text::timestamptz, 31, $5, $6, FALSE, '')",
+                slice_of(name), name, seq_nr, stamp, OPENED[1], OPENED[2],
+            )  # fmt: skip
+        await there.connection.executemany(
+            "INSERT INTO akka_projection_timestamp_offset_store "
+            "VALUES ($1, $2, $3, $4, $5, $6::text::timestamptz, $7::text::timestamptz)",
+            [line["offset"] for line in lines if "offset" in line],
+        )
+        moved = await take_over(read_side, log, Accounts, AKKA)
+        assert (moved.sources, moved.deleted) == (len(done), 0)
+        await caught_up(read_side, Accounts, journal=log)
+        found = await effects(read_side)
+    left = [(name, seq_nr) for name, seq_nr, _ in events if seq_nr > done.get(name, 0)]
+    assert sorted(found) == sorted(left)
+    assert all(
+        found.index((name, n)) < found.index((name, n + 1)) for name, n in left if (name, n + 1) in left
+    )
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -239,3 +273,143 @@ async def test_a_projection_that_runs_or_has_begun_takes_nothing_over(empty_dsn:
         await take_over(read_side, log, Accounts, AKKA)
         await caught_up(read_side, Accounts, journal=log)
         assert await effects(read_side) == [("account|a", 2)]
+
+
+SEQUENCES = """
+CREATE TABLE pekko_projection_offset_store (
+    projection_name VARCHAR(255) NOT NULL, projection_key VARCHAR(255) NOT NULL, current_offset VARCHAR(255) NOT NULL,
+    manifest VARCHAR(4) NOT NULL, mergeable BOOLEAN NOT NULL, last_updated BIGINT NOT NULL,
+    PRIMARY KEY(projection_name, projection_key)
+)
+"""
+EVENTS = """
+CREATE TABLE events (
+    ordering bigserial PRIMARY KEY, stream text, number bigint, tags text[], UNIQUE (stream, number)
+)
+"""
+PROCESSORS = """
+CREATE TABLE emt_processors (
+    last_processed_transaction_id XID8 NOT NULL, version INT NOT NULL DEFAULT 1, processor_id TEXT NOT NULL,
+    partition TEXT NOT NULL DEFAULT 'emt:default', status TEXT NOT NULL DEFAULT 'stopped',
+    last_processed_checkpoint TEXT NOT NULL, processor_instance_id TEXT DEFAULT 'emt:unknown',
+    PRIMARY KEY (processor_id, partition, version)
+) PARTITION BY LIST (partition);
+CREATE TABLE emt_processors_default PARTITION OF emt_processors FOR VALUES IN ('emt:default');
+"""
+SUBSCRIPTIONS = """
+CREATE TABLE emt_subscriptions (
+    subscription_id TEXT NOT NULL, version INT NOT NULL DEFAULT 1, partition TEXT NOT NULL DEFAULT 'global',
+    last_processed_position BIGINT NOT NULL, last_processed_transaction_id XID8 NOT NULL,
+    PRIMARY KEY (subscription_id, partition, version)
+)
+"""
+MESSAGES = """
+CREATE SCHEMA message_store;
+CREATE TABLE message_store.messages (
+    global_position bigserial, position bigint, stream_name text, type text, data jsonb
+);
+INSERT INTO message_store.messages (position, stream_name, type, data) VALUES
+(0, 'account:position-owners', 'Recorded', '{"position": 2}'),
+(1, 'account:position-owners', 'Recorded', '{"position": 5}')
+"""
+
+
+@asynccontextmanager
+async def numbered(
+    empty_dsn: str, dsn: str, *sql: str
+) -> AsyncIterator[tuple[asyncpg.Connection, Log, Database]]:
+    """A log of nine events that is ordered by numbers, and what else is in its database."""
+    connection = await asyncpg.connect(empty_dsn)
+    try:
+        for statement in (EVENTS, *sql):
+            await connection.execute(statement)
+        for n in range(9):
+            await connection.execute(
+                "INSERT INTO events (stream, number, tags) VALUES ($1, $2, $3)",
+                "abc"[n % 3],
+                n // 3 + 1,
+                ["xyz"[n % 3]],
+            )
+        async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+            await execute(read_side, EFFECTS)
+            yield connection, await table_log(database, NUMBERED, name="log"), read_side
+    finally:
+        await connection.close()
+
+
+NUMBERED = TableMapping(
+    table="events", source="stream", number="number", position="ordering", bound="sequence",
+    entity_type=Constant("account"), event_type=Constant("interop.Events$Opened"),
+    payload=Constant('{"owner": "x"}'), tags="tags",
+)  # fmt: skip
+
+
+async def left(read_side: Database, log: Log, stands: Standing | Elsewhere) -> list[tuple[str, int]]:
+    await take_over(read_side, log, Accounts, stands)
+    await caught_up(read_side, Accounts, journal=log)
+    return await effects(read_side)
+
+
+@pytest.mark.parametrize(
+    ("stands", "sql"),
+    [
+        (offsets.at_position(5), "SELECT 1"),
+        (
+            Elsewhere(framework="pekko", name="p"),
+            f"{SEQUENCES}; INSERT INTO pekko_projection_offset_store VALUES ('p', 'any', '5', 'SEQ', FALSE, 0)",
+        ),
+        (Elsewhere(framework="message-db", name="account:position-owners"), MESSAGES),
+        (
+            Elsewhere(framework="emmett", name="p"),
+            PROCESSORS
+            + "INSERT INTO emt_processors VALUES ('9', 1, 'p', 'emt:default', '', '0000000000000000005')",
+        ),
+        (
+            Elsewhere(framework="emmett", name="p"),
+            f"{SUBSCRIPTIONS}; INSERT INTO emt_subscriptions VALUES ('p', 1, 'global', 5, '9')",
+        ),
+    ],
+)
+async def test_a_position_says_that_all_up_to_it_is_handled(
+    empty_dsn: str, dsn: str, stands: Standing | Elsewhere, sql: str
+) -> None:
+    async with numbered(empty_dsn, dsn, sql) as (connection, log, read_side):
+        assert await left(read_side, log, stands) == [("c", 2), ("a", 3), ("b", 3), ("c", 3)]
+        await connection.execute("INSERT INTO events (stream, number) VALUES ('a', 4), ('new', 1)")
+        await caught_up(read_side, Accounts, journal=log)
+        assert sorted((await effects(read_side))[4:]) == [("a", 4), ("new", 1)]
+
+
+async def test_what_is_open_when_a_position_is_taken_over_is_handled_later(empty_dsn: str, dsn: str) -> None:
+    async with numbered(empty_dsn, dsn) as (connection, log, read_side):
+        slow = await asyncpg.connect(empty_dsn)
+        transaction = slow.transaction()
+        await transaction.start()
+        await slow.execute("INSERT INTO events (stream, number) VALUES ('late', 1), ('late', 2)")
+        await connection.execute("INSERT INTO events (stream, number) VALUES ('a', 4), ('b', 4)")
+        await take_over(read_side, log, Accounts, offsets.at_position(12))
+        async with running(read_side, Accounts, journal=log):
+            await until_effects(read_side, 1)
+            await transaction.commit()
+            await until_effects(read_side, 3)
+        await slow.close()
+        assert await effects(read_side) == [("b", 4), ("late", 1), ("late", 2)]
+
+
+async def test_keys_that_are_tags_each_have_a_position(empty_dsn: str, dsn: str) -> None:
+    insert = "INSERT INTO pekko_projection_offset_store VALUES ('p', '{}', '{}', '{}', FALSE, 0)"
+    rows = [insert.format(*row, "SEQ") for row in (("x", 4), ("y", 8), ("z", 6))]
+    pekko = Elsewhere(framework="pekko", name="p")
+    async with numbered(empty_dsn, dsn, SEQUENCES, *rows) as (connection, log, read_side):
+        await connection.execute(insert.format("other", 5, "SEQ"))
+        with pytest.raises(
+            MoveRefused, match="stand at several positions, and 'other' is not the tag of an event"
+        ):
+            await take_over(read_side, log, Accounts, pekko)
+        await connection.execute(
+            "UPDATE pekko_projection_offset_store SET manifest = 'TBU' WHERE projection_key = 'other'"
+        )
+        with pytest.raises(MoveRefused, match="is no number of a log"):
+            await take_over(read_side, log, Accounts, pekko)
+        await connection.execute("DELETE FROM pekko_projection_offset_store WHERE projection_key = 'other'")
+        assert await left(read_side, log, pekko) == [("a", 3), ("c", 3)]
