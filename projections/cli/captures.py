@@ -47,7 +47,7 @@ def captures() -> None:
     TABLE is a name as SQL writes it. To capture or release a table, connect as its owner, with the role
     projections_writer. Both give up when transactions that write the table keep them waiting for 10 seconds.
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -71,7 +71,8 @@ async def add(
     no_delete: Annotated[bool, Opt("No events for statements that delete; allows TRUNCATE.")] = False,
     serializer: _Serializer = None,
     entity_type: Annotated[
-        str | None, Opt("Default: the table's name, as SQL writes it.", metavar="NAME")
+        str | None,
+        Opt("The entity type of its events. Default: the table's name, as SQL writes it.", metavar="NAME"),
     ] = None,
 ) -> Answer:
     """

@@ -69,7 +69,7 @@ def journals() -> None:
 
     They are known to the database of the read models, by names. Nothing is installed where they are.
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -101,6 +101,9 @@ async def attach_(
 ) -> Answer:
     """
     Check a journal of another system, and let it be read by NAME.
+
+    KIND is the system that writes it, such as eventsourcing or message-db; or `table`, for any other that --mapping
+    describes.
 
     It says what a page of events costs, and which index would make that cheaper. What could lose events is refused:
     a privilege that is missing, a column, a setting.

@@ -41,7 +41,7 @@ _WHAT_TO_DO = {
 }
 
 
-_Every = Opt("Go on and do it again and again, until stopped.")
+_Every = Opt("Repeat it after each such time, until stopped.")
 _ClosedFor = Opt("With --cluster: leave partitions alone whose time ended more recently.")
 _Patience = Opt(
     "With --cluster: how long to wait for transactions that began before a partition was copied.",
@@ -70,7 +70,9 @@ class _Run:
         ),
     ] = None
     target: Annotated[str | None, _Archive] = None
-    force: Annotated[bool, Opt("Drop what retention lets go also where it has not been read.")] = False
+    force: Annotated[
+        bool, Opt("Drop partitions whose retention is over also where they have not been read.")
+    ] = False
     clusters: Annotated[bool, Opt("Put closed partitions in slice order.", "--cluster")] = False
     closed_for: Annotated[timedelta, _ClosedFor] = timedelta(hours=1)
     patience: Annotated[timedelta, _Patience] = timedelta(minutes=5)

@@ -22,7 +22,7 @@ async def mode(session: OwnedSession, /, name: str, to: Literal["inline", "live"
 
     Inline, an application that appends by `projections.Inline` handles the events in the same transaction. Workers
     handle what others append, what is imported, and what was not handled before: keep them running. Nothing is lost,
-    and nothing is handled twice. Transactions that are just handling events inline are waited for; batches in flight
+    and nothing is handled twice. Transactions that are handling events inline are waited for; batches in flight
     roll back, and the workers go on within about a second.
 
     \b

@@ -50,7 +50,11 @@ _Kept = Opt(
 
 @click.group(cls=ListGroup)
 def offsets() -> None:
-    """List, show, verify, set, clear and import offsets of projections. Without the name of a command it is `list`."""
+    """
+    List, show, verify, set, clear and import offsets of projections: up to where each has handled the journal.
+
+    Without a command, `list` is run.
+    """
 
 
 @offsets.command(name="list")

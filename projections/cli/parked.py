@@ -36,7 +36,7 @@ def parked() -> None:
       projections parked retry orders SOURCE        handle its event again; --all for all sources
       projections parked drop orders SOURCE         pass over its event; --all for all sources
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -70,7 +70,7 @@ def partitions() -> None:
       projections partitions schedule              have pg_cron run `projections maintain`
 
     TABLE is events, the journal; matches, what matched for groups of subscribers; webhook_events or
-    webhook_attempts, the delivery log of webhooks. Without the name of a command it is `list`.
+    webhook_attempts, the delivery log of webhooks. Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -20,8 +20,8 @@ async def rescale(session: OwnedSession, /, name: str, *, ranges: NewRanges) -> 
     Cut the slices of a projection into another number of ranges, while it runs.
 
     Progress is kept: nothing is lost, and nothing is handled twice. Batches in flight roll back, and the workers
-    share the new ranges within about a second. Ranges are what workers share: cut at least as many as there are
-    to be workers, and no more than some four for each.
+    share the new ranges within about a second. Workers share ranges: make at least as many as
+    you will run workers, and no more than about four for each.
     """
     before = await offsets.status(session, name)
     await offsets.rescale(session, name, ranges)

@@ -91,7 +91,7 @@ async def status(
 @click.command()
 @derived(sides="read")
 async def pause(session: Session, /, name: str) -> Answer:
-    """Pause a projection after the current batches. It stays paused over restarts, until it is resumed."""
+    """Pause a projection after the current batches. It stays paused until it is resumed, whatever is restarted."""
     await offsets.set_paused(session, name, paused=True)
     return done(f"projection {name!r} is paused", name=name, paused=True)
 

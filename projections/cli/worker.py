@@ -156,7 +156,7 @@ def worker(
     *,
     options: _Options,
     log_format: LogFormat = "text",
-    log_level: LogLevel = "info",
+    log_level: Annotated[LogLevel, Opt("The lowest level that is logged.")] = "info",
     dsn: Dsn = None,
     read_side: ReadSide = None,
     journal: Journal = None,
@@ -174,7 +174,7 @@ def worker(
     process at once; nothing is lost, and the ranges are free when their lease ends. The process also ends by
     itself when --grace is over after the first signal, whatever it is waiting for.
 
-    A database that goes away is waited for.
+    When the database goes away, the worker waits for it.
 
     Read models may be in another database than the journal: --journal and --read-side. Effects and offsets commit
     together there, as ever, where the schema is installed, too; the journal is only read. It may be read from a hot

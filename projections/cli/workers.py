@@ -34,7 +34,7 @@ def workers() -> None:
       projections workers                   all of them
       projections workers show WORKER       one, with the ranges that it holds
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -19,6 +19,8 @@ __all__ = ["INTERRUPTED", "CommandGroup", "ComparingCommand", "LazyCommand", "Li
 
 INTERRUPTED = 130
 """What a shell shows for a command that Ctrl-C ended."""
+_LONGEST_SUMMARY = 200
+"""Characters of a first sentence in the list of commands."""
 
 
 class LazyCommand(NamedTuple):
@@ -131,13 +133,15 @@ class CommandGroup(click.Group):
         """What to say about a command that does not exist."""
         return f"No such command {name!r}{did_you_mean(name, self.list_commands(ctx)) or '.'}"
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        if not self._lazy:
-            super().format_commands(ctx, formatter)
-            return
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click passes it
+        """List the commands, each with its whole first sentence; those that are lazy without importing them."""
+        summaries = [(name, command.summary) for name, command in self._lazy.items()]
+        summaries += [
+            (name, command.get_short_help_str(_LONGEST_SUMMARY))
+            for name, command in sorted(self.commands.items())
+        ]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
+            formatter.write_dl(summaries)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

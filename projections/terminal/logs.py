@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from journal.database import hide_password
+from projections.terminal.commands import Opt
 from projections.terminal.output import printable
 
 __all__ = ["LogFormat", "configure_logs"]
 
-LogFormat = Literal["text", "json"]
+LogFormat = Annotated[Literal["text", "json"], Opt("How lines of the log are written, to stderr.")]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
 

@@ -33,11 +33,11 @@ __all__ = [
 
 log = logging.getLogger("projections")
 
-Driver: TypeAlias = Literal["asyncpg", "psycopg"]
+Driver: TypeAlias = Annotated[Literal["asyncpg", "psycopg"], Opt("The library that talks to PostgreSQL.")]
 Pgbouncer = Annotated[
     bool | None,
     Opt(
-        "A pooler is in between: nothing is prepared, and nothing listens. Without this, connecting finds out."
+        "A pooler is in between: nothing is prepared, and nothing listens. Default: found out when connecting."
     ),
 ]
 FirstRanges = Annotated[

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journal import Session
 from journal.embedded import database_dsn
 from projections.extras import from_extra
+from projections.terminal.command_group import CommandGroup
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.connection import visit
 from projections.terminal.options import check_no_address
@@ -105,7 +106,7 @@ def say(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def archive() -> None:
     """
     Keep closed partitions of the journal as Parquet files, and put them back.
@@ -121,7 +122,7 @@ def archive() -> None:
       projections archive repair DIR
 
     Nothing here deletes a file of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
-    in Python, spark_projections.archive.history.read_history reads archive and journal as one.
+    in Python, spark_projections.read_history reads archive and journal as one.
     """  # noqa: D301 - click reads the escape
 
 
@@ -140,8 +141,8 @@ def export(
     Write closed time partitions that the archive does not hold yet, and what others have got since by an import.
 
     A partition is closed when its time is past; appends that may still write there are waited for, and named. The
-    journal is only read: the role needs projections_reader. At the end stands which partitions may be detached once
-    `projections archive verify DIR --against-journal` finds no difference, and by which command.
+    journal is only read: the role needs projections_reader. At the end it prints which partitions may be detached,
+    and by which command, once `projections archive verify DIR --against-journal` finds no difference.
 
     With Spark every executor must see DIR under the same name.
 
@@ -223,7 +224,7 @@ def repair(
     directory: Directory,
     *,
     forget_missing: Annotated[
-        bool, Opt("Name files no longer that are not there: gives up their events.")
+        bool, Opt("Take files that are not there out of the manifest: their events are given up.")
     ] = False,
 ) -> Answer:
     """

@@ -28,7 +28,9 @@ _FORMATS: dict[str, Format] = {
 
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-_FORMAT = Opt("Of all files; json has one object on each line. Default: what the names end in.", "--format")
+_FORMAT = Opt(
+    "The format of all files; json has one object on each line. Default: what the names end in.", "--format"
+)
 _MAP = Opt("Which field of an event a column is; may be repeated.", "--map", metavar="COLUMN=FIELD")
 
 
@@ -37,10 +39,10 @@ _MAP = Opt("Which field of an event a column is; may be repeated.", "--map", met
 def backfill(
     files: Annotated[tuple[Path, ...], Arg(required=True, type=_FILE)],
     *,
-    entity_type: Annotated[str, Opt("Of all events in the files.", metavar="TYPE")],
+    entity_type: Annotated[str, Opt("The entity type of all events in the files.", metavar="TYPE")],
     format_: Annotated[Format | None, _FORMAT] = None,
     maps: Annotated[tuple[str, ...], _MAP] = (),
-    chunk: Annotated[int, Opt("Events of a transaction.", type=click.IntRange(1, 1_000_000))] = CHUNK,
+    chunk: Annotated[int, Opt("Events in a transaction.", type=click.IntRange(1, 1_000_000))] = CHUNK,
     dry_run: Annotated[bool, Opt("Check all rows, also against the journal; import none.")] = False,
     engine: Engine = None,
     master: Master = None,
@@ -56,7 +58,7 @@ def backfill(
       version, metadata, tags, event_id              optional; tags as a list, in CSV as a JSON list
 
     Each source goes on where it stands in the journal, in strictly increasing time, and never in the future. Readers go
-    back to what was imported. Run it again after a break, with the same files: what is stored and equal is skipped.
+    back to what was imported. After an interruption run it again with the same files: what is stored is skipped.
 
     The role needs projections_writer and TEMPORARY on the database. With Spark every executor must see the files.
     """  # noqa: D301 - click reads the escape

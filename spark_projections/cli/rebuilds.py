@@ -31,7 +31,7 @@ def rebuilds() -> None:
       projections rebuilds cancel carrier-delays
       projections rebuilds drop-old carrier-delays
 
-    To run one, call `projections rebuild NAME`. Without the name of a command it is `list`.
+    To run one, call `projections rebuild NAME`. Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

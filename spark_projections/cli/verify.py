@@ -73,7 +73,7 @@ async def verify(
     `projections worker`. The handlers run over the events that workers have handled, and what they make is compared
     with the rows, all as of one moment: workers run on, and events that they have not handled yet do not count.
 
-    A sample of the sources is looked at, others each time. --all compares every row: it also finds rows that
+    It looks at a sample of the sources, at others each time. --all compares every row: it also finds rows that
     nothing in the journal has made, and it is the only way for tables whose rows several sources share. It takes as
     long as one process needs to handle all events, and holds back vacuum meanwhile.
 

@@ -79,3 +79,23 @@ def test_no_help_shows_what_a_merge_has_left() -> None:
     left = {path for path, command in walk(main) if re.search("<{7}|>{7}", command.help or "")}
 
     assert left == set()
+
+
+@pytest.mark.parametrize("path", GROUPS)
+def test_the_commands_of_a_group_are_listed_with_a_whole_sentence(path: str) -> None:
+    result = CliRunner().invoke(main, [*path.split(), "--help"])
+
+    listed = result.output.partition("\nCommands:\n")[2]
+    assert listed
+    assert "..." not in listed
+
+
+def test_every_option_says_what_it_is() -> None:
+    silent = {
+        f"{path} {one.opts[0]}"
+        for path, command in walk(main)
+        for one in command.params
+        if isinstance(one, click.Option) and not one.help and not one.hidden
+    }
+
+    assert silent == set()

@@ -70,7 +70,7 @@ def monitor(
       /lagz      503 when a range lags, of projections or groups: /lagz?above=30s&for=5m
 
     On a loopback address everybody on this machine may use it. Anywhere else it asks for a token, which browsers ask
-    their user for as a password (of any user name) and others send as `Authorization: Bearer TOKEN`. It does not
+    their user for as a password (with any user name) and others send as `Authorization: Bearer TOKEN`. It does not
     encrypt: put a proxy with TLS before it, or reach it through a tunnel:
 
     \b

@@ -43,7 +43,7 @@ def dead() -> None:
       projections groups dead retry billing 17      have it handled again; --all for all
       projections groups dead drop billing 17       its handler never gets it; --all for all
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -79,7 +79,7 @@ def groups() -> None:
       projections groups dead retry billing --all
       projections groups remove billing
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
 
 

@@ -18,7 +18,7 @@ __all__ = ["publish"]
 _Publisher = Annotated[
     str,
     Opt(
-        "What one publisher has published stays in order; several at a time do not wait for each other.",
+        "What one publisher has published stays in order; publishers of other names do not wait for it.",
         metavar="NAME",
     ),
 ]

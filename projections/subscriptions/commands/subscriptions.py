@@ -97,7 +97,7 @@ def subscriptions() -> None:
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
 
-    Without the name of a command it is `list`. `projections subscribe` makes subscriptions.
+    Without a command, `list` is run. `projections subscribe` makes subscriptions.
     """  # noqa: D301 - click reads the escape
 
 

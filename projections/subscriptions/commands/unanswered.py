@@ -96,7 +96,7 @@ def waiting() -> None:
       projections subscriptions waiting drop 17     no subscription of the condition gets it; --all for all
       projections subscriptions release 3           have condition 3 asked about all that wait for it
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -111,7 +111,7 @@ def deliveries() -> None:
       projections webhooks deliveries drop --state dead --topic flight.delayed
 
     A delivery is pending, until it is due; leased, while it is on its way; waiting, for those before it in an order;
-    done; dead, when its attempts are used up; or dropped, by somebody. Without the name of a command it is `list`.
+    done; dead, when its attempts are used up; or dropped, by somebody. Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -188,7 +188,7 @@ def dead() -> None:
       projections webhooks dead retry --endpoint ENDPOINT --since 2h
       projections webhooks dead drop --topic flight.delayed
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -64,7 +64,7 @@ class _Options:
     tenant_share: Annotated[
         float,
         Opt(
-            "Of these, what one tenant may have of those that the others leave; while there is no other: all.",
+            "The share of these that one tenant may take of what the others leave; all, while there is no other.",
             type=click.FloatRange(0, 1, min_open=True),
         ),
     ] = 0.5
@@ -139,7 +139,7 @@ def deliver(
     dsn: Dsn = None,
 ) -> None:
     """
-    Deliver webhooks in this process, together with all that do on the same database.
+    Deliver webhooks in this process, together with all others that do on the same database.
 
     It makes deliveries of the messages of `projections webhooks send` (and of webhooks.send), sends what is due,
     signed, tries again what failed, sends what is scheduled, and cleans up. MODULE:OBJECT is a FanOut of yours, for
@@ -157,7 +157,7 @@ def deliver(
     SIGINT or SIGTERM stops: requests on their way are waited for, and what takes longer is given back. A second one
     ends the process at once; what it had on its way is sent again when its lease is over, with the same `webhook-id`.
 
-    A database that goes away is waited for.
+    When the database goes away, the process waits for it.
 
     \b
     Exit codes

@@ -72,7 +72,7 @@ def endpoints() -> None:
       projections webhooks endpoints pause ENDPOINT                   keep events, send none; resume goes on
       projections webhooks endpoints rotate-secret ENDPOINT --grace 24h
 
-    Without the name of a command it is `list`. Of an id the beginning is enough, such as ep_1f0c. An endpoint
+    Without a command, `list` is run. Of an id the beginning is enough, such as ep_1f0c. An endpoint
     disables itself after many failures (--disable-after, --disable-after-failures), or when it answers 410 Gone;
     `enable` has it sent what was kept.
     """  # noqa: D301 - click reads the escape

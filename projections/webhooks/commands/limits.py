@@ -56,7 +56,7 @@ def limits() -> None:
       projections webhooks limits change pause --least 5s
       projections webhooks limits change attempts --most none
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -72,7 +72,7 @@ async def list_(session: Session, /) -> Answer:
 async def change(
     session: Session,
     /,
-    name: Annotated[Any, Arg(type=_NAMES)],
+    name: Annotated[Any, Arg("NAME", type=_NAMES)],
     *,
     least: _Least = None,
     most: _Most = None,

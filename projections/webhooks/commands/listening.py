@@ -32,7 +32,7 @@ def _share(_: click.Context, __: click.Parameter, value: float) -> float:
 
 
 _Secret = Opt(
-    "Verify with it; may be repeated. Whoever is on this machine can read it: for trying out.",
+    "Verify signatures with this secret; may be repeated. Whoever is on this machine can read it: for trying out.",
     "--secret", metavar="whsec_...",
 )  # fmt: skip
 _FailRate = Opt(
@@ -56,9 +56,9 @@ def listen(
         str | None, Opt("Verify with the secret that a file has.", metavar="FILE|-")
     ] = None,
     fail_rate: Annotated[float, _FailRate] = 0,
-    seed: Annotated[int | None, Opt("Of that: the same requests fail with the same number.")] = None,
+    seed: Annotated[int | None, Opt("With the same number, the same requests fail.")] = None,
     status: Annotated[int, _Status] = 500,
-    delay: Annotated[timedelta, Opt("Before each answer.")] = timedelta(0),
+    delay: Annotated[timedelta, Opt("Wait this long before each answer.")] = timedelta(0),
     count: Annotated[
         int | None, Opt("End when this many messages were accepted.", type=click.IntRange(1), metavar="N")
     ] = None,

@@ -90,7 +90,7 @@ def attempts() -> None:
       projections webhooks attempts --endpoint ENDPOINT --limit 200 --next CURSOR
       projections webhooks attempts show ATTEMPT         by an id that --json, or `deliveries show`, has told
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -146,7 +146,7 @@ def events() -> None:
       projections webhooks events --tenant acme --topic flight.delayed --since 2h
       projections webhooks events show EVENT
 
-    Without the name of a command it is `list`.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 

@@ -28,18 +28,22 @@ class Addresses:
     allow_addresses: Annotated[
         tuple[str, ...],
         Opt(
-            "In addition to public ones, such as 127.0.0.0/8 for development; may be repeated.",
+            "Connect to these addresses, too, such as 127.0.0.0/8 for development; may be repeated.",
             "--allow-address", metavar="CIDR|NAME",
         ),
     ] = ()  # fmt: skip
     deny_addresses: Annotated[
         tuple[str, ...],
-        Opt("Never these, whatever is allowed; may be repeated.", "--deny-address", metavar="CIDR|NAME"),
+        Opt(
+            "Never connect to these, whatever is allowed; may be repeated.",
+            "--deny-address",
+            metavar="CIDR|NAME",
+        ),
     ] = ()
     only_ports: Annotated[
         tuple[int, ...],
         Opt(
-            "Only these. Default: all but those of mail, databases and the like; may be repeated.",
+            "Connect to this port only. Default: all but those of mail, databases and the like; may be repeated.",
             "--only-port", type=click.IntRange(1, 65_535), metavar="PORT",
         ),
     ] = ()  # fmt: skip

@@ -76,7 +76,9 @@ async def add(
     topic: str,
     data: Json = "{}",
     *,
-    timezone: Annotated[str, Opt("Of the line: Europe/Paris.", metavar="ZONE")] = "UTC",
+    timezone: Annotated[
+        str, Opt("The time zone of the cron line, such as Europe/Paris.", metavar="ZONE")
+    ] = "UTC",
     endpoint_id: OneEndpoint = None,
     missed: Annotated[
         MissedTicks, Opt("Of ticks while nothing ran, send none, the last one, or all.")

@@ -28,7 +28,11 @@ def _labels(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
     return labels
 
 
-_MessageId = Opt("Yours, unique in the tenant: sent again, nothing happens.", "--id", metavar="ID")
+_MessageId = Opt(
+    "An id of yours, unique for the tenant: a message that was sent under it already is not sent again.",
+    "--id",
+    metavar="ID",
+)
 _OrderKey = Opt("Endpoints that ask for an order get the same key one after the other.", metavar="KEY")
 _Label = Opt(
     "For filters and for the log; it is not sent; may be repeated.",

@@ -30,8 +30,8 @@ async def test(
     /,
     endpoint_id: EndpointId,
     *,
-    topic: str = _TOPIC,  # noqa: PT028 - it tests endpoints
-    data: Annotated[str, Opt(metavar="JSON|-|@FILE")] = '{"test": true}',  # noqa: PT028 - likewise
+    topic: Annotated[str, Opt("The topic that the request says.")] = _TOPIC,  # noqa: PT028 - it tests endpoints
+    data: Annotated[str, Opt("The data of its body.", metavar="JSON|-|@FILE")] = '{"test": true}',  # noqa: PT028 - likewise
     addresses: Addresses,
 ) -> Answer:
     """
