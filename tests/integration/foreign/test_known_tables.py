@@ -13,6 +13,7 @@ from journal import ALL_TYPES, ConnectionSettings, connect, current_events
 from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, table_log
 from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
 from tests.fixtures.java import JavaProgram, needs_java
+from tests.fixtures.node_systems import EMMETT, MESSAGE_DB
 from tests.fixtures.pekko import GOLDEN
 
 pytest.importorskip("cbor2")
@@ -33,33 +34,6 @@ CREATE TABLE event_tag (
     event_id BIGINT, tag VARCHAR(256), PRIMARY KEY(event_id, tag),
     CONSTRAINT fk_event_journal FOREIGN KEY(event_id) REFERENCES event_journal(ordering) ON DELETE CASCADE
 );
-"""
-# Of message-db 1.3.1; who writes takes the lock of the category first.
-MESSAGE_DB = """
-CREATE SCHEMA message_store;
-CREATE TABLE message_store.messages (
-    global_position bigserial NOT NULL, position bigint NOT NULL,
-    time TIMESTAMP WITHOUT TIME ZONE DEFAULT (now() AT TIME ZONE 'utc') NOT NULL, stream_name text NOT NULL,
-    type text NOT NULL, data jsonb, metadata jsonb, id UUID NOT NULL DEFAULT gen_random_uuid()
-);
-ALTER TABLE message_store.messages ADD PRIMARY KEY (global_position) NOT DEFERRABLE INITIALLY IMMEDIATE;
-CREATE UNIQUE INDEX messages_stream ON message_store.messages (stream_name, position);
-"""
-# Of Emmett 0.42.
-EMMETT = """
-CREATE SEQUENCE emt_global_message_position;
-CREATE TABLE emt_messages (
-    stream_id TEXT NOT NULL, stream_position BIGINT NOT NULL, partition TEXT NOT NULL DEFAULT 'global',
-    message_kind CHAR(1) NOT NULL DEFAULT 'E', message_data JSONB NOT NULL, message_metadata JSONB NOT NULL,
-    message_schema_version TEXT NOT NULL, message_type TEXT NOT NULL, message_id TEXT NOT NULL,
-    is_archived BOOLEAN NOT NULL DEFAULT FALSE, global_position BIGINT DEFAULT nextval('emt_global_message_position'),
-    transaction_id XID8 NOT NULL, created TIMESTAMPTZ NOT NULL DEFAULT now(),
-    PRIMARY KEY (stream_id, stream_position, partition, is_archived)
-) PARTITION BY LIST (partition);
-CREATE TABLE "emt_messages_emt:default" PARTITION OF emt_messages FOR VALUES IN ('emt:default')
-    PARTITION BY LIST (is_archived);
-CREATE TABLE "emt_messages_emt:default_active" PARTITION OF "emt_messages_emt:default" FOR VALUES IN (FALSE);
-CREATE TABLE "emt_messages_emt:default_archived" PARTITION OF "emt_messages_emt:default" FOR VALUES IN (TRUE);
 """
 _PEKKO_JDBC = """
 INSERT INTO event_journal (persistence_id, sequence_number, writer, event_ser_id, event_ser_manifest, event_payload)
