@@ -72,13 +72,15 @@ async def check(session: Session, mapping: TableMapping) -> ReadableTable:
     by_slice = False
     for name in mapping.names:
         await _check_table(session, name)
-        indexes = [_Index(row) for row in await session.fetch(filled("check_indexes"), name)]
+        indexes = await _indexes(session, name)
         if not any(
             index.is_unique and set(index.columns) == {mapping.source, mapping.number} for index in indexes
         ):
             await _check_numbers(session, mapping, name)
         by_slice |= _needs_slices(mapping, indexes)
-        advice += _advice(mapping, name, indexes, by_slice=by_slice)
+        for row in await session.fetch(filled("check_partitions"), name):  # where CONCURRENTLY works
+            part = quote(row["schema"], row["name"])
+            advice += _advice(mapping, part, await _indexes(session, part), by_slice=by_slice)
     queries = queries_of(mapping, types, sequence=sequence, by_slice=by_slice)
     return ReadableTable(queries, tuple(advice), await _page_cost(session, queries["events"]))
 
@@ -92,6 +94,10 @@ class _Index:
 
     def begins_with(self, *names: str) -> bool:
         return self.columns[: len(names)] == [*names]
+
+
+async def _indexes(session: Session, table: str) -> list[_Index]:
+    return [_Index(row) for row in await session.fetch(filled("check_indexes"), table)]
 
 
 async def _types(session: Session, mapping: TableMapping, table: str) -> dict[str, str]:

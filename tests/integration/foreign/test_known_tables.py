@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal import ALL_TYPES, ConnectionSettings, connect, current_events
 from journal.foreign import emmett, message_db, pekko_jdbc, pekko_payloads, table_log
+from journal.foreign.checking import check
 from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
 from tests.fixtures.java import JavaProgram, needs_java
 from tests.fixtures.node_systems import EMMETT, MESSAGE_DB
@@ -143,6 +144,20 @@ async def test_what_emmett_has_archived_is_passed_over(empty_dsn: str) -> None:
     async with connect(empty_dsn, FOREIGN) as database:
         log = await table_log(database, emmett(), name="emmett")
         assert [e.seq_nr async for e in current_events(log, ALL_TYPES)] == [2]
+
+
+async def test_indexes_are_advised_for_each_partition_until_it_has_one(empty_dsn: str) -> None:
+    await create(empty_dsn, EMMETT)
+    async with connect(empty_dsn, FOREIGN) as database, database.session() as session:
+        advice = (await check(session, emmett())).advice
+        assert [a.partition(" ON ")[2].partition(" ")[0] for a in advice] == [
+            '"public"."emt_messages_emt_default_active"', '"public"."emt_messages_emt_default_archived"',
+        ]  # fmt: skip
+        for statement in advice:
+            connection = await asyncpg.connect(empty_dsn)
+            await connection.execute(statement.partition(": ")[2])
+            await connection.close()
+        assert (await check(session, emmett())).advice == ()
 
 
 @pytest.mark.slow
