@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias
 
 from journal.backtracking import Backtracking, SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, OwnedSession, Row
-from journal.errors import DatabaseUnavailable, InvalidValue, JournalUnavailable
+from journal.errors import DatabaseUnavailable, InvalidValue, JournalUnavailable, NeedsPrimary
 from journal.events import EventEnvelope, Origin
-from journal.standby import Primary
+from journal.standby import NEEDS_PRIMARY, Primary
 from journal.writers import POLL, WRITERS
 
 Decode: TypeAlias = Callable[[Sequence[Row], Origin], Iterable[EventEnvelope]]
@@ -175,16 +175,23 @@ class Log:
                 f"journal {self.name!r}: reading by interval asks no primary: leave out the one or the other"
             )
 
-    async def check(self) -> None:
+    async def check(self, *, alone: bool) -> None:
         """
-        Refuse a standby and a primary that do not belong together; see :meth:`journal.standby.Primary.check`.
+        Refuse a standby whose primary is not named, or another; see :meth:`journal.standby.Primary.check`.
+
+        Args:
+            alone: Whether a standby may be read without its primary.
 
         Raises:
-            ProjectionsError: They do not, or one cannot be reached.
+            ProjectionsError: They do not belong together, or one cannot be reached.
         """
-        if self.primary is not None:
-            async with self.session() as session:
+        if self.primary is None and alone:
+            return
+        async with self.session() as session:
+            if self.primary is not None:
                 await self.primary.check(session)
+            elif await session.fetchval("SELECT pg_is_in_recovery()"):
+                raise NeedsPrimary(NEEDS_PRIMARY)
 
     @contextmanager
     def named(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from journal.database.generation import Generation
 from journal.entity_types import EntityTypes
 from journal.errors import NeedsPrimary
 from journal.log import Log, as_log
-from journal.standby import PollAnswer, StandbyPolls, patience
+from journal.standby import NEEDS_PRIMARY, PollAnswer, StandbyPolls, patience
 
 CHANNEL = "projections_appended"
 
@@ -263,11 +263,7 @@ class WritersPoller:
 
     async def _refuse_standby(self) -> NoReturn:
         try:
-            raise NeedsPrimary(
-                "this server is a standby, which does not show what is still open on the primary: those events would "
-                "be lost. Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or "
-                "name it beside the standby (--journal-primary), or read with IntervalBacktracking"
-            )
+            raise NeedsPrimary(NEEDS_PRIMARY)
         finally:
             await self.close()  # the next connection may be to the primary
 

@@ -259,6 +259,11 @@ class StandbyPolls:
         return counts if fits else None
 
 
+NEEDS_PRIMARY = (
+    "this server is a standby, which does not show what is still open on the primary: those events would be lost. "
+    "Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or name it beside the "
+    "standby (--journal-primary), or read by interval (--backtracking interval, IntervalBacktracking)"
+)
 _IS_STANDBY = (
     "what was named as the primary is a standby, too, which does not show what is open: name the primary"
 )

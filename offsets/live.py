@@ -69,7 +69,7 @@ async def live_events(
     log = as_log(database)
     async with AsyncExitStack() as stack:
         poller = await stack.enter_async_context(shared_poller(log, PollPacing(), listen=True))
-        await log.check()
+        await log.check(alone=True)
         begin = await now_in(log)
         since = begin.time if start is None else start
         bound = backtracking or partial(log.bound, margin=CLOCK_MARGIN, import_id=0)

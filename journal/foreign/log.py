@@ -52,7 +52,7 @@ async def table_log(
         log.warning("journal %r: %s", name, advice, extra={"action": "foreign_journal", "journal": name})
     queries = Queries(**checked.queries, decode=envelopes(name, decode))
     read = Log(database, name, queries, _BOUNDS[mapping.bound], primary)
-    await read.check()
+    await read.check(alone=True)
     return read
 
 

@@ -126,7 +126,8 @@ async def run(
 async def _look_at_journal(process: Process, projections: Sequence[Projection]) -> datetime:
     """Say what of it projections will not find; returns its time."""
     read = process.journal
-    await read.check()
+    if process.connections.apart:
+        await read.check(alone=process.settings.backtracking == "interval")
     async with read.session() if process.connections.apart else read.database.session() as session:
         if read.queries is JOURNAL and process.connections.apart:
             await check_version(session)

@@ -160,7 +160,7 @@ async def connected_journal(
         log = Log(database, primary=primary)
         async with log.session() as session:
             await check_version(session)
-        await log.check()
+        await log.check(alone=True)
         yield log
 
 

@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from journal import (
-    ALL_SLICES,
     BEGINNING,
-    ConnectionSettings,
+    JOURNAL,
     Database,
     DatabaseUnavailable,
-    EntityTypes,
     Event,
-    EventEnvelope,
     InvalidValue,
+    JournalUnavailable,
     Log,
     MissingPrivilege,
-    Poll,
     Primary,
-    ReadEvents,
-    ReadKeys,
-    SliceReader,
-    WriterLockBacktracking,
-    WritersPoller,
     append,
     connect,
     standby,
 )
 from journal.errors import ForeignJournalError, NeedsPrimary
-from journal.standby import PrimaryPoll
 from offsets import live_events
 from projections import run
 from projections.monitoring import projection_lag
-from tests.fixtures.failover import Pair, Server, pair
+from tests.fixtures.failover import Server
+from tests.fixtures.hot_standby import Servers, hot_standby, stepped
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (
-    EFFECTS,
     caught_up,
     each_once,
     effects,
@@ -58,139 +49,10 @@ from tests.fixtures.projections import (
 pytestmark = pytest.mark.timeout(120)
 
 
-class Servers:
-    """A primary, a standby that follows it, and read models elsewhere."""
-
-    def __init__(self, servers: Pair, primary: Database, standby: Database, read_side: Database) -> None:
-        self.both = servers
-        self.primary = primary
-        self.standby = standby
-        self.read_side = read_side
-        self.log = Log(standby, primary=Primary(primary))
-
-    async def replayed(self) -> None:
-        """Wait until the standby has what the primary has committed."""
-        until = self.both.primary.value("SELECT pg_current_wal_flush_lsn()")
-        await asyncio.to_thread(self.both.standby.until, f"SELECT pg_last_wal_replay_lsn() >= '{until}'")
-
-    async def pause(self) -> None:
-        """Let the standby replay nothing more."""
-        self.both.standby.value("SELECT pg_wal_replay_pause()")
-        paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
-        await asyncio.to_thread(self.both.standby.until, paused)
-
-    def resume(self) -> None:
-        self.both.standby.value("SELECT pg_wal_replay_resume()")
-
-
 @pytest.fixture
 async def servers(base_cluster: Server, databases: Databases, template: str) -> AsyncIterator[Servers]:
-    async with pair(base_cluster, "one") as both:
-        await asyncio.to_thread(both.follow)
-        with databases.fresh(template) as dsn:
-            async with (
-                connect(both.primary.dsn("one")) as primary,
-                connect(both.standby.dsn("one"), ConnectionSettings(max_connections=5)) as standby,
-                connect(dsn) as read_side,
-            ):
-                await execute(read_side, EFFECTS)
-                yield Servers(both, primary, standby, read_side)
-
-
-class Stepped:
-    """A reader that a test drives from poll to poll. It fills no gaps: what its bound does not find is lost."""
-
-    def __init__(self, log: Log) -> None:
-        self.seen: list[tuple[str, int]] = []
-        self.machine = WriterLockBacktracking(BEGINNING)
-        self._log = log
-        self._poller = WritersPoller(log)
-        self._reader = SliceReader("plane", ALL_SLICES)
-        self._number = 0
-
-    async def turn(self, turns: int = 1) -> Sequence[tuple[str, int]]:
-        """Poll, and read what that allows; returns all that was found up to now."""
-        for _ in range(turns):
-            assert isinstance(self.machine.next_step(), Poll)
-            place = self.machine.position.db_timestamp
-            look = await self._poller.look(self, EntityTypes(("plane",)), place, self._number, 0)
-            self._number = look.number
-            self.machine.polled(look.poll)
-            while not isinstance(step := self.machine.next_step(), Poll):
-                await self._read(step)
-        return self.seen
-
-    async def until(self, *found: str) -> None:
-        """Turn until the first events of these sources are found."""
-        async with asyncio.timeout(30):
-            while {(source_id, 1) for source_id in found} - set(self.seen):
-                await self.turn()
-
-    async def _read(self, step: ReadKeys | ReadEvents) -> None:
-        async with self._log.lend() as session:
-            if isinstance(step, ReadKeys):
-                keys = await self._reader.keys(session, step.after, step.until)
-                late = [key for key in keys if key[:2] not in self.seen]
-                self._take((await self._reader.load(session, late))[0])
-                self.machine.keys_read(keys[-1].position if keys else None, full=keys.more)
-            else:
-                page = await self._reader.events(session, step.after, step.until)
-                self._take(page)
-                self.machine.events_read(page[-1].position if page else None, full=page.more)
-
-    def _take(self, page: Sequence[EventEnvelope]) -> None:
-        self.seen += [key for one in page if (key := (one.source_id, one.seq_nr)) not in self.seen]
-
-    async def close(self) -> None:
-        await self._poller.close()
-
-
-@asynccontextmanager
-async def stepped(log: Log) -> AsyncIterator[Stepped]:
-    one = Stepped(log)
-    try:
-        yield one
-    finally:
-        await one.close()
-
-
-async def step_by_step(servers: Servers) -> list[tuple[str, int]]:
-    """A late commit, with replay paused before it and polls at each point; returns what a reader has found."""
-    async with stepped(servers.log) as reader, servers.primary.session() as late:
-        await late.begin()
-        await append(late, [Event("late", {}, entity_type="plane", event_type="Happened")])
-        await happen(servers.primary, "early")
-        await reader.until("early")
-        open_since = reader.machine.horizon
-        await servers.pause()
-        await reader.turn(3)  # it is open, and the standby has not replayed what the primary has written
-        await late.commit()
-        await reader.turn(3)  # it has ended, and the standby does not know
-        await happen(servers.primary, "after")
-        await reader.turn(3)
-        assert reader.seen == [("early", 1)]
-        settled = reader.machine.horizon
-        servers.resume()
-        await servers.replayed()
-        await happen(servers.primary, "last")
-        await reader.until("last")
-        await reader.turn(5)
-        assert reader.machine.horizon > settled
-        if ("late", 1) in reader.seen:
-            assert settled == open_since  # nothing was settled that the standby had not shown
-        return list(reader.seen)
-
-
-async def test_a_late_commit_is_found_with_replay_paused_at_each_point(servers: Servers) -> None:
-    assert sorted(await step_by_step(servers)) == [("after", 1), ("early", 1), ("last", 1), ("late", 1)]
-
-
-async def test_a_poll_that_does_not_wait_for_replay_loses_it(
-    servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PrimaryPoll, "why_not", lambda _, __: None)
-
-    assert sorted(await step_by_step(servers)) == [("early", 1), ("last", 1)]
+    async with hot_standby(base_cluster, databases, template) as both:
+        yield both
 
 
 async def test_a_projection_reads_the_standby_and_writes_elsewhere(servers: Servers) -> None:
@@ -280,6 +142,89 @@ async def test_a_standby_that_is_promoted_is_not_read_with_the_primary_of_before
         log = Log(promoted, primary=Primary(promoted))
         await caught_up(servers.read_side, recording(), journal=log)
     each_once(await effects(servers.read_side), a=2, b=1)
+
+
+async def test_a_fail_over_loses_only_what_nobody_has_read(servers: Servers) -> None:
+    """What the standby has not, was not handled: so nothing is ahead of it, and nothing is parked."""
+    await happen(servers.primary, "a", "b")
+    async with connect(servers.both.direct("one")) as whoever:
+        log = Log(servers.standby, primary=Primary(whoever))
+        async with running(servers.read_side, recording(), journal=log, ranges=4):
+            await until_effects(servers.read_side, 2)
+            await asyncio.to_thread(servers.both.cut)
+            await happen(servers.primary, "a", "lost")
+            await servers.both.fail_over()
+            await happen(servers.standby, "a", "b", "new")
+            await until_effects(servers.read_side, 5)
+            await happen(servers.standby, "a")
+            await until_effects(servers.read_side, 6)
+    each_once(await effects(servers.read_side), a=3, b=2, new=1)
+    assert await fetchval(servers.read_side, "SELECT count(*) FROM projections.parked_sources") == 0
+
+
+_SLEEPS = """
+SELECT e.* FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS e
+CROSS JOIN LATERAL (
+    SELECT pg_catalog.pg_sleep(CASE WHEN e.source_id = 'slow' THEN 1 ELSE 0 END) WHERE e.seq_nr > 0
+) AS s
+"""
+
+
+async def test_a_query_that_replay_cancels_is_made_again(servers: Servers) -> None:
+    servers.both.standby.value("ALTER SYSTEM SET max_standby_streaming_delay = 0")
+    servers.both.standby.value("SELECT pg_reload_conf()")
+    log = replace(servers.log, queries=replace(JOURNAL, events=_SLEEPS))
+    async with running(servers.read_side, recording(), journal=log) as told:
+        await happen(servers.primary, "slow", "b")
+        asleep = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        await asyncio.to_thread(servers.both.standby.until, asleep)
+        async with servers.primary.transaction() as owner:
+            await owner.execute("LOCK TABLE projections.events IN ACCESS EXCLUSIVE MODE")
+        error = (await told.first("failed"))[-1]
+        assert "conflict with recovery" in str(error)
+        await until_effects(servers.read_side, 2)
+    each_once(await effects(servers.read_side), slow=1, b=1)
+
+
+async def test_a_server_that_is_behind_is_not_read(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may lead to several standbys: a poll that one has confirmed says nothing of the others."""
+    await happen(servers.primary, "a")
+    async with stepped(servers.log) as reader:
+        await reader.until("a")
+    await servers.pause()
+    primary = servers.log.primary
+    assert primary is not None
+    assert primary.relied_on is not None
+    ahead = servers.both.primary.value("SELECT pg_current_wal_insert_lsn() - '0/0' + 1")
+    await happen(servers.primary, "a")
+    primary.relied_on = replace(primary.relied_on, place=int(ahead))
+
+    monkeypatch.setattr(standby, "PATIENCE", 0.1)
+    with pytest.raises(JournalUnavailable, match="has not replayed the last"):
+        async with servers.log.session():
+            pass
+    monkeypatch.setattr(standby, "PATIENCE", 30)
+    async with asyncio.TaskGroup() as group:
+        lending = group.create_task(lent(servers.log))
+        servers.resume()
+        await lending
+
+
+async def lent(log: Log) -> None:
+    async with log.session():
+        pass
+
+
+async def test_a_standby_that_is_late_on_purpose_is_read_at_its_own_pace(servers: Servers) -> None:
+    """Its polls count late, and events come as it shows them."""
+    servers.both.standby.value("ALTER SYSTEM SET recovery_min_apply_delay = '2s'")
+    servers.both.standby.value("SELECT pg_reload_conf()")
+    async with running(servers.read_side, recording(), journal=servers.log):
+        for number in range(60):
+            await happen(servers.primary, f"s{number % 5}")
+            await asyncio.sleep(0.05)
+        await until_effects(servers.read_side, 60)
+    each_once(await effects(servers.read_side), **{f"s{n}": 12 for n in range(5)})
 
 
 async def test_the_lag_counts_what_the_standby_has_not_replayed(servers: Servers) -> None:
