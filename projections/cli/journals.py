@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import click
 
 import offsets
-from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUnavailable, Session
+from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUnavailable, Primary, Session
 from journal.database import connect
 from journal.foreign import (
     KINDS,
@@ -23,7 +24,8 @@ from journal.foreign import (
     detach,
 )
 from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import Arg, Opt, derived
+from projections.terminal.commands import Arg, JournalPrimary, Opt, derived
+from projections.terminal.connection import JOURNAL_PRIMARY_VARIABLE
 from projections.terminal.options import text_of
 from projections.terminal.output import Answer, Columns, done, listing, printable
 
@@ -95,6 +97,7 @@ async def attach_(
     *,
     where: Annotated[str | None, _Dsn] = None,
     journal_variable: Annotated[str | None, _Variable] = None,
+    journal_primary: JournalPrimary = None,
     table: Annotated[str | None, _Table] = None,
     mapping: Annotated[Path | None, _Mapping] = None,
     dry_run: Annotated[bool, Opt("Check, and store nothing.")] = False,
@@ -109,13 +112,13 @@ async def attach_(
     a privilege that is missing, a column, a setting.
 
     A password is not stored: leave it to ~/.pgpass or to a service (--journal service=NAME), or name
-    a variable.
+    a variable. Nor is the primary of a standby: each command names it again, or PROJECTIONS_JOURNAL_PRIMARY does.
 
     To attach and detach, connect as the owner of the schema.
     """
     found = AttachedJournal(name, kind, _written(table, mapping), where, journal_variable)
     found.check()
-    checked = await _checked(found)
+    checked = await _checked(found, journal_primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None)
     if not dry_run:
         async with database.transaction() as session:
             await attach(session, found)
@@ -172,13 +175,17 @@ def _written(table: str | None, mapping: Path | None) -> str:
     return "\n".join(lines)
 
 
-async def _checked(journal: AttachedJournal) -> ReadableTable:
-    """What is found out about it; see :func:`journal.foreign.check`."""
+async def _checked(journal: AttachedJournal, primary: str | None) -> ReadableTable:
+    """What is found out about it, at its primary if it is a standby; see :func:`journal.foreign.check`."""
     decoder_of(journal.kind)
     settings = ConnectionSettings(max_connections=1, foreign_journal=True)
     try:
-        async with connect(journal.place, settings) as database, database.transaction() as session:
-            await session.fetch(_PLANNED_FREELY)
-            return await check(session, journal.table)
+        async with connect(primary or journal.place, settings) as database:
+            if primary is not None:
+                async with connect(journal.place, settings) as standby, standby.session() as session:
+                    await Primary(database).check(session)
+            async with database.transaction() as session:
+                await session.fetch(_PLANNED_FREELY)
+                return await check(session, journal.table)
     except DatabaseUnavailable as error:
         raise JournalUnavailable(f"journal {journal.name!r}: {error}") from error

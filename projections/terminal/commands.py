@@ -214,8 +214,8 @@ def _visit_sides(
     dsn = options.pop("dsn")
     if sides is None:
         return _visit(visited, dsn, work, options, as_json=as_json)
-    named = options.pop("journal", None), options.pop("read_side"), options.pop("journal_primary", None)
-    with databases_of(dsn, *named) as found:
+    primary = options.pop("journal_primary") if sides == "both" else None
+    with databases_of(dsn, options.pop("journal", None), options.pop("read_side"), primary) as found:
 
         async def beside(place: Any, **values: Any) -> Answer:
             async with connected_journal(found) as journal:

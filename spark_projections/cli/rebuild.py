@@ -21,7 +21,7 @@ from projections.defining import Projection
 from projections.durations import Duration
 from projections.extras import from_extra
 from projections.terminal.command_group import INTERRUPTED
-from projections.terminal.commands import Dsn, Journal, Opt, ReadSide, derived
+from projections.terminal.commands import Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
 from projections.terminal.connection import Sides, connected, connected_journal, sides, visit_database
 from projections.terminal.output import Answer, counted, picked, printable, table_of_values
 from spark_projections.cli.archive import Master, context_of
@@ -98,6 +98,7 @@ def rebuild(
     dsn: Dsn = None,
     read_side: ReadSide = None,
     journal: Journal = None,
+    journal_primary: JournalPrimary = None,
 ) -> Answer:
     """
     Build the read model of a projection again from the journal, and put it in the place of the one that serves.
@@ -145,7 +146,7 @@ def rebuild(
         from_first_kept=from_first_kept,
         restart=restart,
     )
-    with sides(dsn, journal, read_side) as where:
+    with sides(dsn, journal, read_side, journal_primary) as where:
         if sources:
             return _repaired(context, where, definition, sources, chosen, dry_run=dry_run)
         if dry_run:

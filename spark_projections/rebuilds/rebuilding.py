@@ -86,7 +86,8 @@ async def rebuild(
         options: The range of slices, the method and time limits; None: the defaults.
         spark: A ``SparkContext`` that tasks run on; None for processes of this machine.
         progress: Is told how far it is.
-        journal: What the projection reads, where that is in another database, which is only read.
+        journal: What the projection reads, where that is in another database, which is only read; of a standby, its
+            primary.
 
     Raises:
         InvalidValue: The projection reads another journal.
@@ -98,7 +99,7 @@ async def rebuild(
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.
     """
-    elsewhere = None if journal is None else as_log(journal)
+    elsewhere = None if journal is None else as_log(journal).at_primary
     return await _Run(
         database, dsn, definition, options or RebuildOptions(), spark, progress or RebuildProgress(),
         RebuiltFrom(database, elsewhere),

@@ -62,6 +62,47 @@ async def test_a_worker_reads_the_standby_and_commands_count_what_the_primary_ha
         assert alone.returncode == 1
 
 
+_TABLE = "CREATE TABLE orders (id bigserial PRIMARY KEY, s text, n int, kind text, body json, UNIQUE (s, n))"
+_MAPPING = """
+source = "s"
+number = "n"
+position = "id"
+bound = "sequence"
+entity_type = { constant = "order" }
+event_type = "kind"
+payload = "body"
+"""
+
+
+async def test_a_journal_of_another_system_is_attached_at_its_standby(
+    base_cluster: Server, databases: Databases, template: str, tmp_path: Path
+) -> None:
+    (tmp_path / "orders.toml").write_text(_MAPPING)
+    async with hot_standby(base_cluster, databases, template) as servers:
+        await execute(servers.primary, _TABLE)
+        await servers.replayed()
+        attach = [
+            "journals",
+            "attach",
+            "table",
+            "orders",
+            "--table",
+            "orders",
+            "--mapping",
+            f"{tmp_path}/orders.toml",
+        ]
+        where = ["--journal", servers.both.standby.dsn("one"), "--read-side", servers.read_side_dsn]
+
+        alone = await asyncio.to_thread(projections, *attach, *where)
+        assert "Connect to the primary, or name it beside the standby" in alone.stderr
+        primary = ["--journal-primary", servers.both.primary.dsn("one")]
+        attached = await asyncio.to_thread(projections, *attach, *where, *primary)
+        assert attached.returncode == 0, attached.stderr
+        lag = ["lag", "--journal", "orders", *where[2:]]
+        assert (await asyncio.to_thread(projections, *lag)).returncode == 1
+        assert (await asyncio.to_thread(projections, *lag, *primary)).returncode == 0
+
+
 def test_a_primary_needs_a_journal() -> None:
     result = projections("lag", "--dsn", "postgresql:///a", "--journal-primary", "postgresql:///b")
 

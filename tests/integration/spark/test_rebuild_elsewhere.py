@@ -27,7 +27,9 @@ from spark_projections.rebuilds.bookkeeping import Rebuild
 from spark_projections.rebuilds.journal import RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import _Run, rebuild
+from tests.fixtures.failover import Server
 from tests.fixtures.going_back import go_back, remember
+from tests.fixtures.hot_standby import hot_standby
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (
     Happened,
@@ -71,6 +73,27 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
         async with connect(dsn) as database:
             await make_read_models(database)
             yield database
+
+
+async def test_a_rebuild_beside_workers_that_read_a_standby_reads_its_primary(
+    base_cluster: Server, databases: Databases, template: str
+) -> None:
+    async with hot_standby(base_cluster, databases, template) as servers:
+        read_side = servers.read_side
+        await execute(read_side, "DROP TABLE effects")
+        await make_read_models(read_side)
+        await happen(servers.primary, "a", "b")
+        async with running(read_side, Effects, journal=servers.log):
+            await until_effects(read_side, 2)
+            await servers.pause()
+            await happen(servers.primary, "a", "c")
+            result = await rebuild(read_side, read_side.dsn, Effects, ONE, journal=servers.log)
+            servers.resume()
+            await until_effects(read_side, 4)
+            await happen(servers.primary, "b")
+            await until_effects(read_side, 5)
+        assert result.events == 4
+        each_once(await effects(read_side), a=2, b=2, c=1)
 
 
 async def test_live_workers_go_on_over_a_rebuild_while_appends_are_late(
