@@ -235,7 +235,6 @@ def _seen(rows: _Rows | None) -> WritersLook:
         started_at,
         position,
         system,
-        _,
         replayed_until,
         *starts,
     ) = rows[0]

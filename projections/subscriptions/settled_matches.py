@@ -9,6 +9,11 @@ from contextlib import contextmanager
 from journal import Database, Generation, Polled, hearing_polls
 from projections.subscriptions.reading import SettledMatches
 
+_LAST_MATCH = (
+    "(SELECT m.last_value - CASE WHEN m.is_called THEN 0 ELSE 1 END FROM projections.match_ids AS m)"
+)
+"""The last number that a match was given, seen or not yet."""
+
 
 class Settled:
     """
@@ -30,7 +35,7 @@ class Settled:
     @contextmanager
     def hearing(self) -> Iterator[None]:
         """Hear the polls that anybody in this process makes, for the length of the block."""
-        with hearing_polls(self._database, self._heard):
+        with hearing_polls(self._database, self._heard, number=_LAST_MATCH):
             yield
 
     def _heard(self, polled: Polled) -> None:
@@ -42,7 +47,7 @@ class Settled:
     def _is_still(self, polled: Polled) -> bool:
         """Whether a poll shows what the last look has shown."""
         same = self._generation is not None and polled.generation.follows(self._generation)
-        return same and polled.last_match == self.until
+        return same and polled.number == self.until
 
     @property
     def is_current(self) -> bool:

@@ -25,7 +25,6 @@ SELECT
     g.started_at,
     g.wal_position,
     g.system_identifier,
-    0::bigint AS last_match,
     g.replayed_until
 FROM (
     SELECT s.last_value + CASE WHEN s.is_called THEN 1 ELSE 0 END AS place

@@ -13,7 +13,6 @@ SELECT
     g.started_at,
     g.wal_position,
     g.system_identifier,
-    0::bigint AS last_match,
     g.replayed_until,
     h.starts || p.starts AS holder_starts
 FROM (

@@ -3,7 +3,6 @@
 -- a transaction, and read events only in later statements: the time must be older than the list, and the list older than
 -- what is read. (So newest_events is a hint for who has nothing to do, never a reason to move on.)
 -- A holder without a process is a prepared transaction; it is marked by a leading 'p'.
--- last_match is the last number that a match was given, seen or not yet: a hint for those who read matches.
 -- replayed_until is for a standby, and null elsewhere: what was committed on the primary by then is here. The standby's own
 -- clock says nothing of that, and the locks of the primary are not seen there.
 CREATE OR REPLACE FUNCTION projections._poll_writers_v1(
@@ -20,7 +19,6 @@ RETURNS TABLE (
     started_at timestamptz,
     wal_position bigint,
     system_identifier bigint,
-    last_match bigint,
     replayed_until timestamptz
 )
 LANGUAGE plpgsql
@@ -43,7 +41,6 @@ BEGIN
         i.ids, i.types, i.since,
         CASE WHEN cardinality(p_entity_types) > 0 THEN projections._newest_events_v1(p_entity_types, p_after) ELSE '{}' END,
         g.timeline, g.started_at, g.wal_position, g.system_identifier,
-        (SELECT m.last_value - CASE WHEN m.is_called THEN 0 ELSE 1 END FROM projections.match_ids AS m),
         projections._replayed_until_v1()
     FROM (
         SELECT

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
 import psycopg
 import pytest
 
-from journal import BEGINNING, ConnectionSettings, Database, EntityTypes, WritersPoller, connect, generation
+from journal import (
+    BEGINNING,
+    ConnectionSettings,
+    Database,
+    EntityTypes,
+    WritersPoller,
+    connect,
+    generation,
+    hearing_polls,
+)
 from tests.fixtures.projections import fetchval
 
 
@@ -45,7 +55,8 @@ class Poller(WritersPoller):
     changes: ClassVar[dict[str, Any]] = {}
 
     async def _ask(self, *args: Any) -> Any:
-        return {**dict((await super()._ask(*args)).items()), **self.changes}
+        told = await super()._ask(*args)
+        return replace(told, row={**dict(told.row.items()), **self.changes})
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
@@ -100,3 +111,28 @@ async def test_no_connection_of_before_is_lent_again_when_another_server_answers
         after = await pids()
 
     assert not before & after
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_poll_tells_each_who_hears_it_the_number_that_he_asks_for(dsn: str, driver: Any) -> None:
+    first: list[int] = []
+    second: list[int] = []
+    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
+        poller = WritersPoller(database)
+
+        async def poll(after: int) -> int:
+            look = await poller.look("range", EntityTypes(("plane",)), BEGINNING, after, 0)
+            return look.number
+
+        async with database.transaction() as session:
+            await session.execute("CREATE SEQUENCE public.numbers")
+        with hearing_polls(
+            database, lambda told: first.append(told.number), number="nextval('public.numbers')"
+        ):
+            number = await poll(0)
+            with hearing_polls(database, lambda told: second.append(told.number)):
+                number = await poll(number)
+        await poll(number)
+        await poller.close()
+
+    assert (first, second) == ([1, 2], [0])
