@@ -55,6 +55,7 @@
 \ir functions/journal/_same_event_ids_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
+\ir functions/maintenance/_hooks_v1.sql
 \ir functions/journal/_move_imported_v1.sql
 \ir functions/journal/_import_events_v1.sql
 \ir functions/journal/_few_partitions_v1.sql
@@ -79,7 +80,6 @@
 \ir functions/journal/_poll_writers_v1.sql
 \ir functions/journal/writers_in_flight_v1.sql
 \ir functions/journal/notify_appended_v1.sql
-\ir functions/maintenance/_hooks_v1.sql
 \ir functions/maintenance/_partitioned_table_v1.sql
 \ir functions/maintenance/_missing_partitions_v1.sql
 \ir functions/maintenance/_create_partition_v1.sql
@@ -174,10 +174,10 @@
 \ir functions/subscriptions/_give_up_handler_v1.sql
 \ir functions/subscriptions/_set_handlers_apart_v1.sql
 \ir functions/subscriptions/join_handler_v1.sql
-\ir functions/holding/_assign_group_v1.sql
-\ir functions/holding/poll_group_v1.sql
-\ir functions/holding/release_group_range_v1.sql
-\ir functions/holding/_cut_group_v1.sql
+\ir functions/subscriptions/_assign_group_v1.sql
+\ir functions/subscriptions/poll_group_v1.sql
+\ir functions/subscriptions/release_group_range_v1.sql
+\ir functions/subscriptions/_cut_group_v1.sql
 \ir functions/subscriptions/read_next_v1.sql
 \ir functions/subscriptions/_replay_length_v1.sql
 \ir functions/subscriptions/move_cursor_v1.sql
@@ -206,6 +206,7 @@
 \ir functions/subscriptions/_hook_places_subscriptions_v1.sql
 \ir functions/subscriptions/_hook_drop_subscriptions_v1.sql
 \ir functions/subscriptions/_hook_maintain_subscriptions_v1.sql
+\ir functions/subscriptions/_hook_live_only_subscriptions_v1.sql
 \ir functions/webhooks/_forget_logged_ids_v1.sql
 \ir functions/webhooks/_hook_holders_webhooks_v1.sql
 \ir functions/webhooks/_hook_maintain_webhooks_v1.sql

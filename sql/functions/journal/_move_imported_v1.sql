@@ -5,7 +5,7 @@
 -- Numbers and timestamps are kept and checked: a source goes on at its next number, in strictly increasing time, and
 -- never in the future. Raises PJ003 with the source and what is wrong, PJ002 for an event_id that is used already.
 -- Readers that are past these times go back to them (projections.imports); where a projection has evicted offsets of
--- that time it could no longer tell new from handled, so the import is refused. Matching refuses none: such history is for nobody.
+-- that time it could no longer tell new from handled, so the import is refused, but for those that do nothing with such history.
 CREATE OR REPLACE FUNCTION projections._move_imported_v1()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -16,6 +16,7 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     _wrong record;
+    _live_only text[];
     _since timestamptz;
     _count bigint;
 BEGIN
@@ -80,13 +81,14 @@ BEGIN
         END IF;
     END IF;
 
+    EXECUTE format('SELECT coalesce(array_agg(h.name), ''{}'') FROM (%s) AS h (part, name)', projections._hooks_v1('live_only')) INTO _live_only;
     SELECT p.name, p.evicted_before, i.from_timestamp INTO _wrong
     FROM (
         SELECT i.entity_type, min(i.db_timestamp) AS from_timestamp
         FROM pg_temp.projections_import AS i GROUP BY i.entity_type
     ) AS i
     INNER JOIN projections.projections AS p ON coalesce(i.entity_type = ANY (p.entity_types), TRUE)
-    WHERE i.from_timestamp < p.evicted_before AND p.name <> 'matching' AND p.journal IS NULL
+    WHERE i.from_timestamp < p.evicted_before AND p.name <> ALL (_live_only) AND p.journal IS NULL
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'events from % cannot be imported: projection % no longer knows what it handled before %',

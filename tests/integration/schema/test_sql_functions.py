@@ -99,6 +99,7 @@ CALLS = {
     "FROM projections.partitions AS p",
     "_hook_drop_subscriptions_v1": "SELECT projections._hook_drop_subscriptions_v1(p) FROM projections.partitions AS p",
     "_hook_maintain_subscriptions_v1": "SELECT projections._hook_maintain_subscriptions_v1()",
+    "_hook_live_only_subscriptions_v1": "SELECT projections._hook_live_only_subscriptions_v1()",
     "_hook_holders_webhooks_v1": "SELECT projections._hook_holders_webhooks_v1()",
     "_hook_maintain_webhooks_v1": "SELECT projections._hook_maintain_webhooks_v1()",
     "_clean_v1": "SELECT projections._clean_v1()",
