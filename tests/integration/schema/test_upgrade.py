@@ -139,6 +139,39 @@ def test_who_maintains_next_waits_for_as_long_as_before(earlier: str) -> None:
     ) == [(False, True)]
 
 
+def test_partitions_are_maintained_by_the_settings_of_before_and_kept_for_who_needs_them(
+    earlier: str,
+) -> None:
+    settings = "SELECT table_name, partition_interval, ahead, retention FROM projections.partition_settings"
+    run(earlier, "UPDATE projections.partition_settings SET retention = '1 minute', ahead = ahead + 1")
+    run(
+        earlier,
+        "UPDATE projections.webhook_deliveries SET state = 'waiting', event_time = '2020-01-01 12:00Z'",
+    )
+    before = run(earlier, settings)
+    schema.upgrade(earlier)
+    assert run(earlier, settings) == before
+    for table in ("webhook_attempts", "webhook_events"):
+        run(
+            earlier,
+            f"SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z', '{table}')",
+        )
+
+    steps = []
+    while found := run(earlier, "SELECT step, table_name, problem FROM projections.maintain_v1()"):
+        steps += found
+
+    assert {problem for _, _, problem in steps} == {None}
+    assert {table for step, table, _ in steps if step == "create"} == {table for table, *_ in before}
+    kept = (
+        "SELECT DISTINCT h.table_name, h.kind FROM projections.partition_holders_v1() AS h "
+        "WHERE h.kind IN ('projection', 'delivery') ORDER BY h.table_name"
+    )
+    assert run(earlier, kept) == [("events", "projection"), ("webhook_events", "delivery")]
+    attempts = "SELECT count(*) FROM projections.partitions WHERE name = 'webhook_attempts_20200101t000000'"
+    assert run(earlier, attempts) == [(0,)]
+
+
 def test_tables_that_are_captured_and_views_of_users_go_on_where_functions_have_other_names(
     earlier: str,
 ) -> None:
