@@ -112,7 +112,8 @@ def demo(
     With --from eventsourcing, several applications of that package save the flights as aggregates, by its own API, in
     a database where nothing else is installed. The workers read its table, and write the read models into another
     database. It needs pip install 'slice-projections[demo,eventsourcing]'. With --from table, several writers insert
-    plain rows. No lag in seconds is shown, and wait_ms is null.
+    plain rows. Large transactions commit after small ones that have higher numbers: who only reads forward loses
+    them. No lag in seconds is shown, and wait_ms is null.
 
     With --inline, the process that appends handles the events in the same transactions; the workers stand by.
 

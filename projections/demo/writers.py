@@ -24,8 +24,8 @@ from projections.demo.flights import Flight, data_file, read_flights, row_of, ti
 from projections.demo.stores import SYSTEMS, Store, flight_event, key_of
 
 _WRITERS = 4
-_MOST = 200
-"""Events in a transaction."""
+_SIZES = (1, 10, 1000)
+"""Events in a transaction: while a large one inserts, small ones commit what has higher numbers."""
 
 
 class WritersFeed:
@@ -62,7 +62,7 @@ class WritersFeed:
         place = 0
         try:
             while place < len(entries) and not self._broken:
-                batch = entries[place : place + chance.randint(1, _MOST)]
+                batch = entries[place : place + chance.choice(_SIZES)]
                 self._save(store, batch)
                 place += len(batch)
                 with self._lock:
