@@ -10,7 +10,6 @@ import pytest
 
 from journal import (
     ALL_TYPES,
-    ConnectionSettings,
     InvalidPayload,
     connect,
     current_events,
@@ -19,7 +18,7 @@ from journal import (
 )
 from journal.foreign import eventsourcing, states, table_log
 from tests.fixtures.bank import Account, Bank, Owner, Payments, ciphered, environment, writers
-from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
+from tests.fixtures.foreign import FOREIGN, Follower, OnlyForward, stored_keys
 from tests.fixtures.projections import (
     EFFECTS,
     caught_up,
@@ -30,8 +29,6 @@ from tests.fixtures.projections import (
     until_effects,
 )
 
-FOREIGN = ConnectionSettings(foreign_journal=True)
-
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("functions", ["no", "yes"])
@@ -41,7 +38,7 @@ async def test_nothing_of_a_running_application_is_lost_or_out_of_order(
 ) -> None:
     env = {"POSTGRES_ENABLE_DB_FUNCTIONS": functions, "ORIGINATOR_ID_TYPE": ids}
     Bank(env=environment(empty_dsn, **env)).close()  # makes its table
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         log = await table_log(database, eventsourcing("bank_events"), name="bank")
         with writers(empty_dsn, 6, **env) as ended:
             follower = Follower(log)
@@ -58,7 +55,7 @@ async def test_reading_forward_only_loses_events_where_functions_of_the_database
     """What its documentation promises of notification ids, their order of commits, is not so with these."""
     env = {"POSTGRES_ENABLE_DB_FUNCTIONS": "yes"}
     Bank(env=environment(empty_dsn, **env)).close()
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         log = await table_log(database, eventsourcing("bank_events"), name="bank")
         with writers(empty_dsn, 6, **env) as ended:
             follower = Follower(log, OnlyForward)
@@ -67,15 +64,18 @@ async def test_reading_forward_only_loses_events_where_functions_of_the_database
     assert stored - set(follower.handled)
 
 
+@pytest.mark.parametrize("driver", FOREIGN)
 @pytest.mark.parametrize("packed", [False, True])
-async def test_states_are_decoded_by_the_applications_own_mapper(empty_dsn: str, packed: bool) -> None:
+async def test_states_are_decoded_by_the_applications_own_mapper(
+    empty_dsn: str, packed: bool, driver: str
+) -> None:
     env = {"COMPRESSOR_TOPIC": "zlib", **ciphered()} if packed else {}
     bank = Bank(env=environment(empty_dsn, **env))
     account = Account(owner="Zoë")
     account.pay(Decimal("1.50"), by=UUID(int=7))
     bank.save(account)
     bank.close()
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN[driver]) as database:
         decoder = states(Bank, env) if packed else states(bank.mapper)
         log = await table_log(database, eventsourcing("bank_events"), name="bank", decode=decoder)
         async with database.session() as session:
@@ -91,7 +91,7 @@ async def test_a_state_that_cannot_be_deciphered_says_whose_it_is(empty_dsn: str
     account = Account(owner="x")
     bank.save(account)
     bank.close()
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         decoder = states(Bank, ciphered())
         log = await table_log(database, eventsourcing("bank_events"), name="bank", decode=decoder)
         async with database.session() as session:
@@ -102,7 +102,7 @@ async def test_a_state_that_cannot_be_deciphered_says_whose_it_is(empty_dsn: str
 
 async def test_a_projection_runs_on_an_application_in_another_database(empty_dsn: str, dsn: str) -> None:
     Bank(env=environment(empty_dsn)).close()
-    async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(dsn) as read_side:
         await execute(read_side, f"{EFFECTS}; CREATE TABLE total AS SELECT 0::numeric AS amount")
         log = await table_log(database, eventsourcing("bank_events"), name="bank", decode=states(Bank))
         with writers(empty_dsn, 5) as ended:
@@ -139,7 +139,7 @@ async def test_rows_that_were_deleted_hold_nobody_up(empty_dsn: str, dsn: str) -
         account.pay(Decimal(1), by=uuid4())
     bank.save(account)
     async with (
-        connect(empty_dsn, FOREIGN) as database,
+        connect(empty_dsn, FOREIGN["asyncpg"]) as database,
         connect(empty_dsn) as owner,
         connect(dsn) as read_side,
     ):

@@ -13,14 +13,13 @@ import asyncpg
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, EventEnvelope, Session, connect, current_events
+from journal import Database, EventEnvelope, Session, connect, current_events
 from journal.foreign import TableMapping, emmett, message_db, table_log
 from projections import handles, projection
 from tests.fixtures import node_systems
-from tests.fixtures.foreign import Follower, OnlyForward, stored_keys, write_late
+from tests.fixtures.foreign import FOREIGN, Follower, OnlyForward, stored_keys, write_late
 from tests.fixtures.projections import EFFECTS, caught_up, effects, execute, record, running
 
-FOREIGN = ConnectionSettings(foreign_journal=True)
 CATEGORIES = ("account", "cart", "order", "fee")
 needs_npm = pytest.mark.skipif(
     not all(map(shutil.which, node_systems.PROGRAMS)), reason="needs npm and Node, which fetch and run them"
@@ -43,7 +42,7 @@ async def test_golden_rows_are_read(empty_dsn: str, system: str, mapping: TableM
     connection = await asyncpg.connect(empty_dsn)
     await node_systems.load_golden(connection, system)
     await connection.close()
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         log = await table_log(database, mapping, name=system)
         opened, paid, more = [e async for e in current_events(log, "account")]
     assert [(e.source_id, e.seq_nr, e.event_type) for e in (opened, paid, more)] == [
@@ -142,7 +141,7 @@ async def test_nothing_of_a_running_application_of_emmett_is_lost_or_out_of_orde
     empty_dsn: str, dsn: str, packages: Path
 ) -> None:
     await emmett_ends(packages, empty_dsn, "schema")
-    async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(dsn) as read_side:
 
         async def write(times: int) -> None:
             if times == 2:
@@ -181,7 +180,7 @@ async def test_nothing_that_functions_of_message_db_write_is_lost_or_out_of_orde
             *(write_late(empty_dsn, streams, 5, 10 * times + seed, insert) for seed in range(8))
         )
 
-    async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(dsn) as read_side:
         keys = ("message_store.messages", "stream_name", "position + 1")
 
         async def delete() -> None:

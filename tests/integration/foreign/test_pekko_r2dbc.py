@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from journal import (
     ALL_TYPES,
     BEGINNING,
-    ConnectionSettings,
     Position,
     SliceRange,
     SliceReader,
@@ -27,7 +26,7 @@ from journal.foreign import pekko_payloads, pekko_r2dbc, table_log
 from journal.foreign.checking import check
 from journal.slices import ALL_SLICES, slice_ranges
 from projections import EventEnvelope, Recovery, Session, handles, projection
-from tests.fixtures.foreign import Follower, OnlyForward
+from tests.fixtures.foreign import FOREIGN, Follower, OnlyForward
 from tests.fixtures.pekko import GOLDEN, R2dbcJournal
 from tests.fixtures.projections import (
     EFFECTS,
@@ -43,7 +42,6 @@ from tests.fixtures.projections import (
 
 pytest.importorskip("cbor2")
 
-FOREIGN = ConnectionSettings(foreign_journal=True)
 JSON = (31, "interop.Events$Opened", '{"owner": "x"}')
 INDEX = "CREATE INDEX ON {} (db_timestamp, slice, entity_type, persistence_id, seq_nr)"
 
@@ -82,7 +80,7 @@ async def test_every_late_commit_is_found(
 ) -> None:
     journal = R2dbcJournal(empty_dsn, partitions, payload)
     await journal.create()
-    async with connect(empty_dsn, FOREIGN) as database, connect(empty_dsn) as owner:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(empty_dsn) as owner:
         if indexed:
             for table in journal.tables:
                 await execute(owner, INDEX.format(table))
@@ -115,7 +113,7 @@ async def test_pages_are_whole_and_in_order(empty_dsn: str, partitions: int, ind
     if indexed:
         for table in journal.tables:
             await connection.execute(INDEX.format(table))
-    async with connect(empty_dsn, FOREIGN) as database, database.session() as session:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, database.session() as session:
         log = await table_log(database, pekko_r2dbc(partitions=partitions), name="pekko")
         assert await entity_types(session, queries=log.queries) == ["account", "cart"]
         for types, count in (("account", 317), (("account", "cart"), 357), (ALL_TYPES, 357)):
@@ -149,7 +147,7 @@ async def _pages(session: Session, reader: SliceReader) -> Any:
 async def test_deep_behind_a_page_reads_its_slices_and_not_all_that_follows(empty_dsn: str) -> None:
     journal = R2dbcJournal(empty_dsn, payload="JSONB")
     await journal.create()
-    async with connect(empty_dsn) as owner, connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn) as owner, connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         await execute(
             owner,
             "INSERT INTO event_journal "
@@ -171,7 +169,8 @@ async def test_deep_behind_a_page_reads_its_slices_and_not_all_that_follows(empt
         assert read < 7000, plan
 
 
-async def test_the_parts_of_an_event(empty_dsn: str) -> None:
+@pytest.mark.parametrize("driver", FOREIGN)
+async def test_the_parts_of_an_event(empty_dsn: str, driver: str) -> None:
     journal = R2dbcJournal(empty_dsn)
     await journal.create()
     connection = await asyncpg.connect(empty_dsn)
@@ -183,7 +182,7 @@ async def test_the_parts_of_an_event(empty_dsn: str) -> None:
         "UPDATE event_journal SET meta_ser_id = 31, meta_ser_manifest = 'm', meta_payload = $1 WHERE seq_nr = 1",
         b'{"by": 1}',
     )
-    async with connect(empty_dsn, FOREIGN) as database:
+    async with connect(empty_dsn, FOREIGN[driver]) as database:
         log = await table_log(database, pekko_r2dbc(), name="pekko", decode=pekko_payloads())
         opened, paid, said = [e async for e in current_events(log, "account")]
         assert (opened.event_type, opened.version, opened.tags) == ("interop.Events$Opened", 3, ["a", "b"])
@@ -208,7 +207,7 @@ async def test_a_projection_runs_parks_what_it_cannot_read_and_passes_over_the_r
     opened, paid, unknown = GOLDEN["json gzip"], GOLDEN["cbor"], (4711, "interop.Events$Paid", b"?")
     await journal.persist(connection, "account|1", 0, opened, paid, (4711, "other", b"?"))
     await journal.persist(connection, "account|2", 0, opened, unknown, paid)
-    async with connect(empty_dsn, FOREIGN) as database, connect(dsn) as read_side:
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(dsn) as read_side:
         await execute(read_side, EFFECTS)
         log = await table_log(database, pekko_r2dbc(), name="pekko", decode=pekko_payloads())
         async with running(read_side, Accounts, journal=log):
