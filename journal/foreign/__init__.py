@@ -8,8 +8,10 @@ from journal.foreign.attached import attached_journal as attached_journal
 from journal.foreign.attached import attached_journals as attached_journals
 from journal.foreign.attached import decoder_of as decoder_of
 from journal.foreign.attached import detach as detach
+from journal.foreign.checking import PAGE_LIMIT as PAGE_LIMIT
 from journal.foreign.checking import ReadableTable as ReadableTable
 from journal.foreign.checking import check as check
+from journal.foreign.checking import page_time as page_time
 from journal.foreign.eventsourcing_states import states
 from journal.foreign.kinds import emmett, eventsourcing, message_db, pekko_jdbc, pekko_r2dbc
 from journal.foreign.log import table_log

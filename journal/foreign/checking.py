@@ -6,9 +6,10 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from journal.backtracking import END_OF_TIME
-from journal.database import Row, Session
+from journal.database import Database, Row, Session, sqlstate_of
 from journal.database.identifiers import quote
 from journal.errors import DatabaseError, ForeignJournalError
 from journal.events import BEGINNING, Position
@@ -18,6 +19,11 @@ from journal.reader import PAGE_BYTES, PAGE_SIZE
 from journal.slices import ALL_SLICES
 
 log = logging.getLogger("projections")
+
+PAGE_LIMIT = timedelta(seconds=10)
+"""How long a page that is measured may take."""
+_LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"
+_CANCELLED = "57014"
 
 _KEY_TYPES = TEXT_TYPES | INTEGER_TYPES | {"uuid"}
 _WANTED = {
@@ -44,12 +50,10 @@ class ReadableTable:
     Args:
         queries: The queries of its log.
         advice: What would make reading it cheaper, each with the statement; nothing is done by itself.
-        page_cost: What the planner expects of a page of 1,000 events, in its unit.
     """
 
     queries: dict[str, str]
     advice: tuple[str, ...]
-    page_cost: float
 
 
 async def check(session: Session, mapping: TableMapping) -> ReadableTable:
@@ -82,7 +86,7 @@ async def check(session: Session, mapping: TableMapping) -> ReadableTable:
             part = quote(row["schema"], row["name"])
             advice += _advice(mapping, part, await _indexes(session, part), by_slice=by_slice)
     queries = queries_of(mapping, types, sequence=sequence, by_slice=by_slice)
-    return ReadableTable(queries, tuple(advice), await _page_cost(session, queries["events"]))
+    return ReadableTable(queries, tuple(advice))
 
 
 class _Index:
@@ -236,9 +240,30 @@ def _advice(mapping: TableMapping, table: str, indexes: Sequence[_Index], *, by_
     return advice
 
 
-async def _page_cost(session: Session, events: str) -> float:
+async def page_time(
+    database: Database, table: ReadableTable, limit: timedelta = PAGE_LIMIT
+) -> timedelta | None:
+    """
+    Measure how long the server takes for the first page of 1,000 events.
+
+    Args:
+        database: The one that the table is in.
+        table: What :func:`check` has found out.
+        limit: After so long it is given up: None.
+
+    Raises:
+        DatabaseError: The server refuses the page.
+        DatabaseUnavailable: There is no connection.
+    """
     page = (None, *ALL_SLICES, *Position.before(BEGINNING), END_OF_TIME, PAGE_SIZE, PAGE_BYTES)
-    plan = await session.fetchval(f"EXPLAIN (FORMAT JSON) {events}", *page)
-    if isinstance(plan, str):  # of asyncpg; psycopg has parsed it already
-        plan = json.loads(plan)
-    return float(plan[0]["Plan"]["Total Cost"])
+    try:
+        async with database.transaction() as session:
+            await session.fetch(_LIMIT, f"{limit // timedelta(milliseconds=1)}ms")
+            statement = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {table.queries['events']}"
+            plan = await session.fetchval(statement, *page)
+    except DatabaseError as error:
+        if sqlstate_of(error) == _CANCELLED:
+            return None
+        raise
+    (told,) = json.loads(plan) if isinstance(plan, str) else plan  # psycopg has parsed it already
+    return timedelta(milliseconds=told["Planning Time"] + told["Execution Time"])

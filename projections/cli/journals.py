@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,6 +15,7 @@ from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUn
 from journal.database import connect
 from journal.foreign import (
     KINDS,
+    PAGE_LIMIT,
     AttachedJournal,
     ForeignJournalError,
     ReadableTable,
@@ -22,6 +24,7 @@ from journal.foreign import (
     check,
     decoder_of,
     detach,
+    page_time,
 )
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, JournalPrimary, Opt, derived
@@ -45,11 +48,7 @@ class _Listed(NamedTuple):
 _COLUMNS: Columns = {
     "journal": "name", "kind": "kind", "where": lambda one: one.dsn or f"${one.dsn_variable}", "read by": "read_by",
 }  # fmt: skip
-# What keeps pages on indexes adds billions to the cost of a plan that has none.
-_PLANNED_FREELY = """
-SELECT set_config(name, 'on', TRUE)
-FROM pg_catalog.unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) AS s (name)
-"""
+_MILLISECOND = timedelta(milliseconds=1)
 _Kind = Annotated[str, Arg("KIND", type=click.Choice(KINDS))]
 _Dsn = Opt("Its database, without a password.", "--journal", metavar="DSN")
 _Variable = Opt("The environment variable that has its DSN, in each process.", metavar="NAME")
@@ -108,7 +107,7 @@ async def attach_(
     KIND is the system that writes it, such as eventsourcing or message-db; or `table`, for any other that --mapping
     describes.
 
-    It says what a page of events costs, and which index would make that cheaper. What could lose events is refused:
+    It says how long a page of events takes, and which index would make that cheaper. What could lose events is refused:
     a privilege that is missing, a column, a setting.
 
     A password is not stored: leave it to ~/.pgpass or to a service (--journal service=NAME), or name
@@ -118,19 +117,21 @@ async def attach_(
     """
     found = AttachedJournal(name, kind, _written(table, mapping), where, journal_variable)
     found.check()
-    checked = await _checked(found, journal_primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None)
+    checked, took = await _checked(found, journal_primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None)
     if not dry_run:
         async with database.transaction() as session:
             await attach(session, found)
     read = found.table
     lines = [
         f"journal {name!r} can be read: {printable(read.name)}, late commits by {read.bound}",
-        f"a page of 1,000 events costs about {checked.page_cost:,.0f} units of the planner",
+        "the first page of 1,000 events takes "
+        + (f"more than {PAGE_LIMIT.seconds} s" if took is None else f"{took / _MILLISECOND:,.1f} ms"),
         *map(printable, checked.advice),
     ]
     end = "nothing is stored" if dry_run else f"it is attached: projections worker MODULE --journal {name}"
     values = {
-        "name": name, "kind": kind, "table": read.name, "bound": read.bound, "page_cost": checked.page_cost,
+        "name": name, "kind": kind, "table": read.name, "bound": read.bound,
+        "page_ms": None if took is None else round(took / _MILLISECOND, 2),
         "advice": list(checked.advice), "attached": not dry_run,
     }  # fmt: skip
     return Answer(values, [*lines, end])
@@ -175,8 +176,8 @@ def _written(table: str | None, mapping: Path | None) -> str:
     return "\n".join(lines)
 
 
-async def _checked(journal: AttachedJournal, primary: str | None) -> ReadableTable:
-    """What is found out about it, at its primary if it is a standby; see :func:`journal.foreign.check`."""
+async def _checked(journal: AttachedJournal, primary: str | None) -> tuple[ReadableTable, timedelta | None]:
+    """What is found out about it, at its primary if it is a standby, and how long a page takes there."""
     decoder_of(journal.kind)
     settings = ConnectionSettings(max_connections=1, foreign_journal=True)
     try:
@@ -184,8 +185,8 @@ async def _checked(journal: AttachedJournal, primary: str | None) -> ReadableTab
             if primary is not None:
                 async with connect(journal.place, settings) as standby, standby.session() as session:
                     await Primary(database).check(session)
-            async with database.transaction() as session:
-                await session.fetch(_PLANNED_FREELY)
-                return await check(session, journal.table)
+            async with database.session() as session:
+                checked = await check(session, journal.table)
+            return checked, await page_time(database, checked)
     except DatabaseUnavailable as error:
         raise JournalUnavailable(f"journal {journal.name!r}: {error}") from error

@@ -157,7 +157,7 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
     done = called(*attach, "--read-side", read_side)
     assert done.returncode == 0, done.stderr
     assert "journal 'bank' can be read" in done.stdout
-    assert "a page of 1,000 events costs about" in done.stdout
+    assert "the first page of 1,000 events takes" in done.stdout
     assert "it is attached: projections worker MODULE --journal bank" in done.stdout
     first = projections(*work, cwd=app)
     pay(bank_dsn, "3")
@@ -290,7 +290,7 @@ def test_a_mapped_table_whose_dsn_is_in_the_environment(
     said = json.loads(dry.stdout)
     assert (said["table"], said["attached"]) == ('"public"."orders"', False)
     assert "CREATE INDEX CONCURRENTLY" in said["advice"][0]
-    assert 0 < said["page_cost"] < 1e6
+    assert said["page_ms"] > 0
     assert attached(read_side) == []
 
     assert projections(*attach, env=environment(ORDERS_DSN=bank_dsn)).returncode == 0

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +33,7 @@ from journal import (
 from journal.backtracking import END_OF_TIME, WriterLockBacktracking
 from journal.errors import ForeignJournalError, ReadOnlyDatabase
 from journal.foreign import Constant, Expression, TableMapping, table_log
-from journal.foreign.checking import check
+from journal.foreign.checking import check, page_time
 from journal.slices import ALL_SLICES
 from tests.fixtures.foreign import FOREIGN, Follower, OnlyForward, stored_keys, write_late
 
@@ -362,6 +362,20 @@ async def write(dsn: str, seconds: float, seed: int) -> None:
             await insert(connection, order, n)
 
     await write_late(dsn, (f"{seed}-{n}" for n in range(5)), seconds, seed, rows)
+
+
+@pytest.mark.parametrize("driver", FOREIGN)
+async def test_a_page_that_takes_too_long_is_given_up(
+    empty_dsn: str, owner: asyncpg.Connection, driver: str
+) -> None:
+    await insert(owner, "order-1", 1)
+    slow = replace(MAPPING, payload=Expression("(SELECT '{}'::text FROM pg_sleep(60) WHERE version = 1)"))
+    async with connect(empty_dsn, FOREIGN[driver]) as database:
+        for mapping in (MAPPING, slow):
+            async with database.session() as session:
+                checked = await check(session, mapping)
+            took = await page_time(database, checked, timedelta(seconds=0.2 if mapping is slow else 60))
+            assert (took is None) == (mapping is slow)
 
 
 async def begin_early(dsn: str, seconds: float) -> None:
