@@ -195,6 +195,7 @@
 \ir functions/subscriptions/_finish_history_v1.sql
 \ir functions/subscriptions/rewind_group_v1.sql
 \ir functions/offsets/_projection_holders_v1.sql
+\ir functions/offsets/_hook_import_projections_v1.sql
 \ir functions/offsets/_hook_holders_projections_v1.sql
 \ir functions/offsets/_hook_unread_projections_v1.sql
 \ir functions/offsets/_hook_locks_projections_v1.sql
@@ -216,9 +217,9 @@
 \ir functions/maintenance/_newly_held_v1.sql
 \ir functions/maintenance/_unread_rows_v1.sql
 \ir functions/maintenance/_drop_partition_v1.sql
-\ir functions/maintenance/_passed_ranges_v1.sql
-\ir functions/maintenance/_pass_restored_v1.sql
-\ir functions/maintenance/_read_restored_v1.sql
+\ir functions/archive/_passed_ranges_v1.sql
+\ir functions/archive/_pass_restored_v1.sql
+\ir functions/archive/_read_restored_v1.sql
 \ir functions/maintenance/_clean_v1.sql
 \ir functions/maintenance/_maintenance_steps_v1.sql
 \ir functions/maintenance/maintain_v1.sql

@@ -4,8 +4,7 @@
 --
 -- Numbers and timestamps are kept and checked: a source goes on at its next number, in strictly increasing time, and
 -- never in the future. Raises PJ003 with the source and what is wrong, PJ002 for an event_id that is used already.
--- Readers that are past these times go back to them (projections.imports); where a projection has evicted offsets of
--- that time it could no longer tell new from handled, so the import is refused, but for those that do nothing with such history.
+-- Readers that are past these times go back to them (projections.imports); those that cannot refuse the import.
 CREATE OR REPLACE FUNCTION projections._move_imported_v1()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -16,7 +15,8 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     _wrong record;
-    _live_only text[];
+    _types text[];
+    _times timestamptz[];
     _since timestamptz;
     _count bigint;
 BEGIN
@@ -81,20 +81,12 @@ BEGIN
         END IF;
     END IF;
 
-    EXECUTE format('SELECT coalesce(array_agg(h.name), ''{}'') FROM (%s) AS h (part, name)', projections._hooks_v1('live_only')) INTO _live_only;
-    SELECT p.name, p.evicted_before, i.from_timestamp INTO _wrong
+    -- Who reads may refuse it.
+    SELECT array_agg(i.entity_type), array_agg(i.since) INTO _types, _times
     FROM (
-        SELECT i.entity_type, min(i.db_timestamp) AS from_timestamp
-        FROM pg_temp.projections_import AS i GROUP BY i.entity_type
-    ) AS i
-    INNER JOIN projections.projections AS p ON coalesce(i.entity_type = ANY (p.entity_types), TRUE)
-    WHERE i.from_timestamp < p.evicted_before AND p.name <> ALL (_live_only) AND p.journal IS NULL
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'events from % cannot be imported: projection % no longer knows what it handled before %',
-            _wrong.from_timestamp, quote_literal(_wrong.name), _wrong.evicted_before
-        USING ERRCODE = 'PJ003', HINT = 'Clear its offset and rebuild its read model after the import, or import first.';
-    END IF;
+        SELECT i.entity_type, min(i.db_timestamp) AS since FROM pg_temp.projections_import AS i GROUP BY i.entity_type
+    ) AS i;
+    EXECUTE projections._hooks_v1('import', '$1, $2') USING _types, _times;
 
     SELECT CASE WHEN bool_and(i.at IS NOT NULL) THEN min(i.at) - interval '1 day' ELSE '1970-01-01T00:00:00Z' END INTO _since
     FROM (

@@ -85,6 +85,7 @@ CALLS = {
     "_projection_holders_v1": "SELECT projections._projection_holders_v1()",
     "_lock_within_v1": "SELECT projections._lock_within_v1('{projections.rebuilds IN SHARE MODE}')",
     "_hooks_v1": "SELECT projections._hooks_v1('holders')",
+    "_hook_import_projections_v1": "SELECT projections._hook_import_projections_v1('{plane}', ARRAY[now()])",
     "_hook_holders_projections_v1": "SELECT projections._hook_holders_projections_v1()",
     "_hook_unread_projections_v1": "SELECT projections._hook_unread_projections_v1(p) "
     "FROM projections.partitions AS p",
