@@ -31,7 +31,7 @@ class Maintained:
         made: Partitions that were made, or could not be.
         dropped: Partitions that were dropped, or could not be.
         kept: Partitions whose retention is over, and that something still needs.
-        removed: How much that nobody used any more, by part of the library: of ``subscriptions``, what expired.
+        removed: How much that nobody used any more, by the part of the library that has removed it.
     """
 
     made: tuple[MaintainedPartition, ...]
