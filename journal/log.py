@@ -60,7 +60,8 @@ class Queries:
     Args:
         events: A page of events of entity types (NULL: all), from one slice to another, after a place (four values), up
             to and including a time; as many as a number of rows and a number of bytes allow.
-        keys: Source, number, time and slice of such a page; without the bytes.
+        keys: Source, number, time and slice of such a page; without the bytes. Where pages may end early, there is
+            ``more``, too.
         heads: As ``keys``, and the event type and the entity type.
         load: Events by their source ids, numbers and times, which are in order, up to a number of bytes.
         predecessors: Of events, by source ids and numbers, ``source_id``, ``seq_nr`` and the ``db_timestamp`` of the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -214,7 +215,11 @@ class SliceReader:
         rows = await session.fetch(
             self.queries.keys, self.entity_types.sql, *self.slices, *after, until, self.page_size
         )
-        return Page.of((Key(*row.values()) for row in rows), more=len(rows) == self.page_size)
+        return Page.of((Key._make(islice(row.values(), 4)) for row in rows), more=self._more(rows))
+
+    def _more(self, rows: Sequence[Row]) -> bool:
+        """Whether keys may follow: a log may end a page early, and says so."""
+        return len(rows) == self.page_size or (bool(rows) and bool(rows[-1].get("more")))
 
     async def load(self, session: Session, keys: Sequence[Key]) -> tuple[Page[EventEnvelope], Sequence[Key]]:
         """A page of the events of keys, which are in the order of the log; and the keys that are left."""
@@ -278,6 +283,8 @@ class HeadReader(SliceReader):
             EventEnvelope(
                 source_id, seq_nr, at, slice_number, _NO_ID, entity_type, event_type, 0, "", None, None, query
             )
-            for source_id, seq_nr, at, slice_number, event_type, entity_type in (row.values() for row in rows)
+            for source_id, seq_nr, at, slice_number, event_type, entity_type, *_ in (
+                row.values() for row in rows
+            )
         )
-        return Page.of(heads, more=len(rows) == self.page_size)
+        return Page.of(heads, more=self._more(rows))
