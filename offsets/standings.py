@@ -42,12 +42,13 @@ _SLICES_AT_A_TIME = 16
 
 # Of a table that is there: what of a transaction that still stores would be missed.
 _IN_FLIGHT = """
-SELECT min(l.pid) AS pid FROM pg_catalog.pg_locks AS l
+SELECT coalesce('process ' || min(l.pid), 'a prepared transaction') FROM pg_catalog.pg_locks AS l
 WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'RowExclusiveLock'
 AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
 AND l.relation IN (
     SELECT to_regclass($1)::oid UNION ALL SELECT t.relid::oid FROM pg_catalog.pg_partition_tree(to_regclass($1)) AS t
 )
+HAVING count(*) > 0
 """
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _KNOWN = "SELECT DISTINCT {owner}::text AS name FROM {table} WHERE {known} ORDER BY 1 LIMIT 20"
@@ -231,9 +232,9 @@ async def _is_there(session: Session, elsewhere: Elsewhere, table: _Table) -> bo
     """Whether there is the table, and nobody stores into it."""
     if await session.fetchval("SELECT to_regclass($1) IS NULL", _quoted(table)):
         return False
-    if not table.is_shared and (pid := await session.fetchval(_IN_FLIGHT, _quoted(table))) is not None:
+    if not table.is_shared and (writer := await session.fetchval(_IN_FLIGHT, _quoted(table))) is not None:
         raise MoveRefused(
-            f"process {pid} of the database is writing to {table.name}: stop the projection {elsewhere.name!r} of "
+            f"{writer} of the database is writing to {table.name}: stop the projection {elsewhere.name!r} of "
             f"{elsewhere.framework} first, and do this again"
         )
     return True
@@ -322,6 +323,7 @@ async def _positioned(rows: Sequence[Row], elsewhere: Elsewhere, log: Log, types
 async def _by_tags(log: Log, types: EntityTypes, until: dict[str, datetime], name: str) -> list[Key]:
     """Of keys that are tags, each with a position of its own: how far sources are beyond the lowest of them."""
     last: dict[str, Key] = {}
+    unhandled: dict[str, int] = {}
     known: set[str] = set()
     reader = SliceReader(types, ALL_SLICES, queries=log.queries)
     first = min(until.values())
@@ -331,7 +333,17 @@ async def _by_tags(log: Log, types: EntityTypes, until: dict[str, datetime], nam
             for e in page:
                 tags = until.keys() & set(e.tags or ())
                 known |= tags
-                if e.db_timestamp > first and any(e.db_timestamp <= until[tag] for tag in tags):
+                if not tags or e.db_timestamp <= first:
+                    continue
+                if all(e.db_timestamp > until[tag] for tag in tags):
+                    unhandled.setdefault(e.source_id, e.seq_nr)
+                elif e.source_id in unhandled:
+                    raise MoveRefused(
+                        f"of source {e.source_id!r}, projection {name!r} has handled event {e.seq_nr}, but not "
+                        f"{unhandled[e.source_id]}, which has another tag: one offset cannot say that. Let all keys "
+                        "run to the end, and pass the position"
+                    )
+                else:
                     last[e.source_id] = Key(e.source_id, e.seq_nr, e.db_timestamp, e.slice)
             place = page[-1].position
     if unknown := sorted(until.keys() - known):

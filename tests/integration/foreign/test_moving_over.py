@@ -240,6 +240,12 @@ async def test_what_cannot_be_taken_over_is_refused_and_changes_nothing(empty_ds
         await there.handled("account|a", 1, at(0))
         await refused("is writing to akka_projection_timestamp_offset_store: stop the projection 'accounts'")
         await transaction.rollback()
+        await there.connection.execute(
+            "BEGIN; LOCK TABLE akka_projection_timestamp_offset_store IN ROW EXCLUSIVE MODE; "
+            "PREPARE TRANSACTION 'theirs'"
+        )
+        await refused("a prepared transaction of the database is writing to akka_projection")
+        await there.connection.execute("ROLLBACK PREPARED 'theirs'")
         names = _in_slices(0, 1023, 3)
         names.sort(key=slice_of)
         for name, key in zip(names, ("0-511", "0-1023", "0-511"), strict=True):
@@ -413,3 +419,23 @@ async def test_keys_that_are_tags_each_have_a_position(empty_dsn: str, dsn: str)
             await take_over(read_side, log, Accounts, pekko)
         await connection.execute("DELETE FROM pekko_projection_offset_store WHERE projection_key = 'other'")
         assert await left(read_side, log, pekko) == [("a", 3), ("c", 3)]
+
+
+async def test_a_source_whose_events_have_tags_at_several_positions_is_refused(
+    empty_dsn: str, dsn: str
+) -> None:
+    insert = "INSERT INTO pekko_projection_offset_store VALUES ('p', '{}', '{}', 'SEQ', FALSE, 0)"
+    async with numbered(empty_dsn, dsn, SEQUENCES, insert.format("x", 12), insert.format("y", 8)) as (
+        connection, log, read_side,
+    ):  # fmt: skip
+        await connection.execute(
+            "INSERT INTO events (stream, number, tags) VALUES ('m', 1, '{x}'), ('m', 2, '{y}'), ('m', 3, '{x}')"
+        )
+        with pytest.raises(MoveRefused, match="of source 'm', projection 'p' has handled event 3, but not 2"):
+            await take_over(read_side, log, Accounts, Elsewhere(framework="pekko", name="p"))
+        await connection.execute("UPDATE events SET tags = '{y}' WHERE stream = 'm' AND number = 3")
+        assert [
+            effect
+            for effect in await left(read_side, log, Elsewhere(framework="pekko", name="p"))
+            if effect[0] == "m"
+        ] == [("m", 2), ("m", 3)]
