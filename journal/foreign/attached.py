@@ -220,6 +220,6 @@ async def detach(session: Session, name: str) -> None:
 
 def _unknown(name: str) -> ForeignJournalError:
     return ForeignJournalError(
-        f"no journal {name!r} is attached to the database of the read models: attach it by `projections journals "
+        f"no journal {name!r} is attached to the database of the read models: attach it by `projections "
         "attach`, or pass a DSN, such as postgresql://user@host/name"
     )

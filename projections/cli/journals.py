@@ -1,4 +1,4 @@
-"""``projections journals``: journals of other systems that are read by a name."""
+"""``projections attach``, ``detach`` and ``journals``: journals of other systems that are read by a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import Annotated, NamedTuple
 import click
 
 import offsets
-from journal import ConnectionSettings, Database, DatabaseUnavailable, JournalUnavailable, Primary, Session
+from journal import (
+    ConnectionSettings,
+    Database,
+    DatabaseUnavailable,
+    JournalUnavailable,
+    Primary,
+    Session,
+    foreign,
+)
 from journal.database import connect
 from journal.foreign import (
     KINDS,
@@ -19,108 +27,106 @@ from journal.foreign import (
     AttachedJournal,
     ForeignJournalError,
     ReadableTable,
-    attach,
+    attached_journal,
     attached_journals,
     check,
     decoder_of,
-    detach,
     page_time,
 )
-from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import Arg, JournalPrimary, Opt, derived
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import JOURNAL_PRIMARY_VARIABLE
 from projections.terminal.options import text_of
-from projections.terminal.output import Answer, Columns, done, listing, printable
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    done,
+    facts,
+    listing,
+    printable,
+    row_of,
+    values_of,
+)
 
-__all__ = ["journals"]
+__all__ = ["attach", "detach", "journals"]
 
 
-class _Listed(NamedTuple):
-    name: str
-    kind: str
-    dsn: str | None
-    dsn_variable: str | None
-    mapping: str
-    read_by: list[str]
+class _Read(NamedTuple):
+    journal: AttachedJournal
+    by: list[str]
     """The names of projections."""
 
 
 _COLUMNS: Columns = {
-    "journal": "name", "kind": "kind", "where": lambda one: one.dsn or f"${one.dsn_variable}", "read by": "read_by",
+    "journal": "journal.name", "kind": "journal.kind", "where": lambda one: _where(one.journal), "read by": "by",
 }  # fmt: skip
 _MILLISECOND = timedelta(milliseconds=1)
 _Kind = Annotated[str, Arg("KIND", type=click.Choice(KINDS))]
-_Dsn = Opt("Its database, without a password.", "--journal", metavar="DSN")
-_Variable = Opt("The environment variable that has its DSN, in each process.", metavar="NAME")
+_Place = Annotated[str | None, Arg("[DSN]")]
+_Name = Opt("What it is called here: offsets are stored by this name.", metavar="NAME")
+_Variable = Opt("In place of DSN: the environment variable that has it, in each process.", metavar="NAME")
+_Primary = Opt(
+    "The primary, where DSN is a standby of it. Default: PROJECTIONS_JOURNAL_PRIMARY.", metavar="DSN"
+)
 _Table = Opt("The table of its events, where it has no usual name.", metavar="[SCHEMA.]TABLE")
 _Mapping = Opt("What its columns mean, or what else is said of its kind, as TOML.", metavar="FILE")
 
 
-@click.group(cls=ListGroup)
-def journals() -> None:
+@click.command()
+@derived(sides="read")
+async def journals(session: Session, /, name: str | None = None) -> Answer:
     """
-    List, attach and detach journals of other systems, which are read in place.
+    List the journals of other systems that are attached, or show the one of a NAME.
 
-    \b
-      projections journals                         all of them
-      projections journals attach eventsourcing bank --journal postgresql://reader@db/bank --table bank_events
-      projections journals attach table orders --journal-variable ORDERS_DSN --mapping orders.toml --dry-run
-      projections worker my_module --journal bank
-      projections journals detach bank
-
-    They are known to the database of the read models, by names. Nothing is installed where they are.
-
-    Without a command, `list` is run.
-    """  # noqa: D301 - click reads the escape
+    They are known to the database of the read models, by names; `projections attach` attaches one.
+    """
+    if name is not None:
+        return _shown(_Read(await attached_journal(session, name), await _readers(session, name)))
+    found = [_Read(one, await _readers(session, one.name)) for one in await attached_journals(session)]
+    nothing = "no journal is attached yet: `projections attach KIND DSN --name NAME` attaches one"
+    return listing("journals", found, _COLUMNS, nothing=nothing, values=_values)
 
 
-@journals.command(name="list")
+@click.command()
 @derived(sides="read")
-async def list_(session: Session, /) -> Answer:
-    """List the journals that are attached."""
-    nothing = "no journal is attached yet: `projections journals attach KIND NAME` attaches one"
-    found = [
-        _Listed(one.name, one.kind, one.dsn, one.dsn_variable, one.mapping, await _readers(session, one.name))
-        for one in await attached_journals(session)
-    ]
-    return listing("journals", found, _COLUMNS, nothing=nothing)
-
-
-@journals.command(name="attach")
-@derived(sides="read")
-async def attach_(
+async def attach(
     database: Database,
     /,
     kind: _Kind,
-    name: str,
+    where: _Place = None,
     *,
-    where: Annotated[str | None, _Dsn] = None,
+    name: Annotated[str, _Name],
     journal_variable: Annotated[str | None, _Variable] = None,
-    journal_primary: JournalPrimary = None,
+    journal_primary: Annotated[str | None, _Primary] = None,
     table: Annotated[str | None, _Table] = None,
     mapping: Annotated[Path | None, _Mapping] = None,
     dry_run: Annotated[bool, Opt("Check, and store nothing.")] = False,
 ) -> Answer:
     """
-    Check a journal of another system, and let it be read by NAME.
+    Check a journal of another system, and let it be read by a name.
 
     KIND is the system that writes it, such as eventsourcing or message-db; or `table`, for any other that --mapping
-    describes.
+    describes. DSN is its database. Nothing is installed there, and nothing written.
+
+    \b
+      projections attach eventsourcing postgresql://reader@db/bank --name bank --table bank_events
+      projections attach table --journal-variable ORDERS_DSN --name orders --mapping orders.toml --dry-run
+      projections worker my_module --journal bank
 
     It says how long a page of events takes, and which index would make that cheaper. What could lose events is refused:
     a privilege that is missing, a column, a setting.
 
-    A password is not stored: leave it to ~/.pgpass or to a service (--journal service=NAME), or name
-    a variable. Nor is the primary of a standby: each command names it again, or PROJECTIONS_JOURNAL_PRIMARY does.
+    A password is not stored, and DSN must not have one: leave it to ~/.pgpass or to a service (service=NAME as DSN), or
+    name an environment variable that has the whole DSN. Nor is the primary of a standby stored: each command names it
+    again, or PROJECTIONS_JOURNAL_PRIMARY does.
 
     To attach and detach, connect as the owner of the schema.
-    """
+    """  # noqa: D301 - click reads the escape
     found = AttachedJournal(name, kind, _written(table, mapping), where, journal_variable)
     found.check()
     checked, took = await _checked(found, journal_primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None)
     if not dry_run:
         async with database.transaction() as session:
-            await attach(session, found)
+            await foreign.attach(session, found)
     read = found.table
     lines = [
         f"journal {name!r} can be read: {printable(read.name)}, late commits by {read.bound}",
@@ -137,9 +143,9 @@ async def attach_(
     return Answer(values, [*lines, end])
 
 
-@journals.command(name="detach")
+@click.command()
 @derived(sides="read")
-async def detach_(
+async def detach(
     session: Session,
     /,
     name: str,
@@ -154,12 +160,30 @@ async def detach_(
     It is refused while projections read it: remove them first. Their offsets stay, so that they go on when it is
     attached again by this name.
     """
-    await detach(session, name)  # commits only if nobody reads it
+    await foreign.detach(session, name)  # commits only if nobody reads it
     readers = await _readers(session, name)
     if readers and not force:
         named = ", ".join(map(repr, readers))
         raise ForeignJournalError(f"journal {name!r} is read by {named}: remove them first, or pass --force")
     return done(f"journal {name!r} is detached", name=name, detached=True)
+
+
+def _shown(read: _Read) -> Answer:
+    """What is stored of a journal, and what that means. Its own database, which may be down, is not asked."""
+    one = read.journal
+    tables, bound = one.table.names, one.table.bound
+    known = row_of(_COLUMNS, read) | {"tables": tables, "late commits by": bound}
+    mapping = [f"  {printable(line)}" for line in one.mapping.splitlines()]
+    lines = ["mapping:", *mapping] if mapping else []
+    return facts(_values(read) | {"tables": tables, "bound": bound}, known, *lines)
+
+
+def _values(read: _Read) -> dict[str, object]:
+    return values_of(read.journal) | {"read_by": read.by}
+
+
+def _where(one: AttachedJournal) -> str:
+    return one.dsn or f"${one.dsn_variable}"
 
 
 async def _readers(session: Session, name: str) -> list[str]:

@@ -81,24 +81,16 @@ async def test_a_journal_of_another_system_is_attached_at_its_standby(
     async with hot_standby(base_cluster, databases, template) as servers:
         await execute(servers.primary, _TABLE)
         await servers.replayed()
-        attach = [
-            "journals",
-            "attach",
-            "table",
-            "orders",
-            "--table",
-            "orders",
-            "--mapping",
-            f"{tmp_path}/orders.toml",
-        ]
-        where = ["--journal", servers.both.standby.dsn("one"), "--read-side", servers.read_side_dsn]
+        attach = ["attach", "table", servers.both.standby.dsn("one"), "--name", "orders", "--table", "orders"]
+        attach += ["--mapping", f"{tmp_path}/orders.toml"]
+        where = ["--read-side", servers.read_side_dsn]
 
         alone = await asyncio.to_thread(projections, *attach, *where)
         assert "Connect to the primary, or name it beside the standby" in alone.stderr
         primary = ["--journal-primary", servers.both.primary.dsn("one")]
         attached = await asyncio.to_thread(projections, *attach, *where, *primary)
         assert attached.returncode == 0, attached.stderr
-        lag = ["lag", "--journal", "orders", *where[2:]]
+        lag = ["lag", "--journal", "orders", *where]
         assert (await asyncio.to_thread(projections, *lag)).returncode == 1
         assert (await asyncio.to_thread(projections, *lag, *primary)).returncode == 0
 

@@ -141,16 +141,7 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
     app: Path, bank_dsn: str, read_side: str, processes: int
 ) -> None:
     pay(bank_dsn, "1.50", "2.50")
-    attach = [
-        "journals",
-        "attach",
-        "eventsourcing",
-        "bank",
-        "--journal",
-        bank_dsn,
-        "--table",
-        "bank_events",
-    ]
+    attach = ["attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
     both = ["--journal", "bank", "--read-side", read_side]
     work = ["worker", "bank", *both, "--until-caught-up", "--processes", str(processes)]
 
@@ -177,21 +168,24 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
         bank_dsn,
         ["payments"],
     )
+    shown = called("journals", "bank", "--json", "--read-side", read_side)
+    assert json.loads(shown.stdout) == one | {"tables": ['"public"."bank_events"'], "bound": "sequence"}
+    assert "late commits by  sequence" in called("journals", "bank", "--read-side", read_side).stdout
     again = called(*attach, "--read-side", read_side)
     assert (again.returncode, "is attached already: detach it first" in again.stderr) == (1, True)
 
 
-def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str) -> None:
+def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str, dsn: str) -> None:
     pay(bank_dsn, "1")
     where = ["--read-side", read_side]
-    named = ["--journal", "service=bank", "--table", "bank_events"]
+    named = ["service=bank", "--name", "bank", "--table", "bank_events"]
     service = app / "services.conf"
     service.write_text(
         "[bank]\n" + "".join(f"{key}={value}\n" for key, value in conninfo_to_dict(bank_dsn).items())
     )
-    env = environment(PGSERVICEFILE=str(service))
+    env = environment(PGSERVICEFILE=str(service)) | {"PROJECTIONS_DSN": dsn}
     work = ["worker", "bank", "--journal", "bank", *where, "--until-caught-up"]
-    assert projections("journals", "attach", "eventsourcing", "bank", *named, *where, env=env).returncode == 0
+    assert projections("attach", "eventsourcing", *named, *where, env=env).returncode == 0
     assert projections(*work, cwd=app, env=env).returncode == 0
     token = write_token([AwaitedEvent("a", 1, datetime.now(UTC), 1)])
 
@@ -211,8 +205,8 @@ def test_a_projection_goes_on_where_one_of_the_package_stood(
     app: Path, bank_dsn: str, read_side: str
 ) -> None:
     pay(bank_dsn, "1", "2", "4")
-    attach = ["journals", "attach", "eventsourcing", "bank", "--table", "bank_events"]
-    called(*attach, "--journal", bank_dsn, "--read-side", read_side)
+    attach = ["attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
+    called(*attach, "--read-side", read_side)
     both = ["--journal", "bank", "--read-side", read_side]
     move = ["offsets", "import", "bank:Payments", *both]
 
@@ -242,30 +236,21 @@ def test_what_projections_read_is_not_detached_unless_forced(
 ) -> None:
     pay(bank_dsn, "1")
     where = ["--read-side", read_side]
-    called(
-        "journals",
-        "attach",
-        "eventsourcing",
-        "bank",
-        "--journal",
-        bank_dsn,
-        "--table",
-        "bank_events",
-        *where,
-    )
+    called("attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events", *where)
     work = ["worker", "bank", "--journal", "bank", *where, "--until-caught-up"]
     assert projections(*work, cwd=app).returncode == 0
 
-    refused = called("journals", "detach", "bank", *where)
+    refused = called("detach", "bank", *where)
     assert (refused.returncode, "journal 'bank' is read by 'payments'" in refused.stderr) == (1, True)
-    assert called("journals", "detach", "bank", "--force", *where).stdout == "journal 'bank' is detached\n"
+    assert called("detach", "bank", "--force", *where).stdout == "journal 'bank' is detached\n"
 
     assert attached(read_side) == []
     for command in (work, ["lag", "--journal", "bank", *where]):
         result = projections(*command, cwd=app)
         assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
-    result = called("journals", "detach", "bank", *where)
-    assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
+    for command in ("detach", "journals"):
+        result = called(command, "bank", *where)
+        assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
 
 
 def test_a_mapped_table_whose_dsn_is_in_the_environment(
@@ -274,12 +259,12 @@ def test_a_mapped_table_whose_dsn_is_in_the_environment(
     with connect_sync(bank_dsn) as connection:
         connection.execute(ORDERS)
     attach = [
-        "journals",
         "attach",
         "table",
-        "orders",
         "--journal-variable",
         "ORDERS_DSN",
+        "--name",
+        "orders",
         "--table",
         "public.orders",
     ]
@@ -303,18 +288,19 @@ def test_a_mapped_table_whose_dsn_is_in_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["eventsourcing", "bank", "--journal", "postgresql://u:secret@h/b", "--table", "x"], "holds a password"),
-        (["eventsourcing", "bank", "--journal", "postgresql://h/b?%70assword=secret"], "holds a password"),
-        (["eventsourcing", "bank", "--journal", "host=h password = 'secret'"], "holds a password"),
-        (["eventsourcing", "bank"], "either a DSN or an environment variable"),
-        (["eventsourcing", "journal", "--journal", "HERE"], "cannot be the name of a journal"),
-        (["eventsourcing", "a=b", "--journal", "HERE"], "cannot be the name of a journal"),
-        (["eventsourcing", "bank", "--journal", "HERE"], "table must be given"),
-        (["eventsourcing", "bank", "--journal", "HERE", "--table", "none"], 'relation "public.none" does not exist'),
-        (["message-db", "bank", "--journal", "HERE"], 'relation "message_store.messages" does not exist'),
-        (["table", "bank", "--journal", "HERE", "--table", "orders"], "must be given"),
-        (["pekko-r2dbc", "bank", "--journal", "HERE", "--mapping", "MAPPING"], "'source' is not known"),
-        (["mysql", "bank", "--journal", "HERE"], "is not one of"),
+        (["eventsourcing", "postgresql://u:secret@h/b", "--table", "x"], "holds a password"),
+        (["eventsourcing", "postgresql://h/b?%70assword=secret"], "holds a password"),
+        (["eventsourcing", "host=h password = 'secret'"], "holds a password"),
+        (["eventsourcing"], "either a DSN or an environment variable"),
+        (["eventsourcing", "HERE", "--journal-variable", "BANK"], "either a DSN or an environment variable"),
+        (["eventsourcing", "HERE", "--name", "journal"], "cannot be the name of a journal"),
+        (["eventsourcing", "HERE", "--name", "a=b"], "cannot be the name of a journal"),
+        (["eventsourcing", "HERE"], "table must be given"),
+        (["eventsourcing", "HERE", "--table", "none"], 'relation "public.none" does not exist'),
+        (["message-db", "HERE"], 'relation "message_store.messages" does not exist'),
+        (["table", "HERE", "--table", "orders"], "must be given"),
+        (["pekko-r2dbc", "HERE", "--mapping", "MAPPING"], "'source' is not known"),
+        (["mysql", "HERE"], "is not one of"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_attached(
@@ -323,7 +309,7 @@ def test_what_cannot_be_attached(
     places = {"HERE": bank_dsn, "MAPPING": mapping(tmp_path)}
     named = [places.get(one, one) for one in arguments]
 
-    result = called("journals", "attach", *named, "--read-side", read_side)
+    result = called("attach", "--name", "bank", *named, "--read-side", read_side)
 
     assert result.returncode in {1, 2}
     assert said in result.stderr
@@ -342,7 +328,7 @@ def test_a_role_without_the_privilege_is_told_which(tmp_path: Path, bank_dsn: st
         parts = urlsplit(bank_dsn)
         login = parts._replace(netloc=f"journals_login:p@{parts.netloc.rpartition('@')[2]}").geturl()
         result = projections(
-            "journals", "attach", "table", "orders", "--journal-variable", "ORDERS_DSN", "--table", "orders",
+            "attach", "table", "--journal-variable", "ORDERS_DSN", "--name", "orders", "--table", "orders",
             "--mapping", mapping(tmp_path), "--read-side", read_side, env=environment(ORDERS_DSN=login),
         )  # fmt: skip
         assert result.returncode == 1

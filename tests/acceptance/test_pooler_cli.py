@@ -124,10 +124,11 @@ archive restore DIRECTORY
 archive verify DIRECTORY --against-journal
 archive export DIRECTORY --entity-type plane --until 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
-journals list
-journals attach table orders --journal-variable ORDERS_DSN --mapping MAPPING
+journals
+attach table --journal-variable ORDERS_DSN --name orders --mapping MAPPING
+journals orders
 offsets import app:Gated --position 0 --journal orders --dry-run
-journals detach orders
+detach orders
 captures list
 captures add seen
 captures release seen
