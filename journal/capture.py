@@ -11,8 +11,6 @@ from typing import Any
 
 from journal.database import Session, fetch_on
 
-__all__ = ["CapturedTable", "capture_table", "captured_tables", "release_table"]
-
 _CAPTURE = """
 SELECT projections.capture_table_v1(
     CAST(CAST($1 AS text) AS regclass), $2, $3, $4, CAST(CAST($5 AS text) AS regproc), CAST($6 AS text))

@@ -7,8 +7,6 @@ from urllib.parse import unquote, urlsplit
 
 from journal.errors import InvalidValue
 
-__all__ = ["check_dsn", "has_password", "hide_password"]
-
 _FORM = "postgresql://user:password@host:5432/database"
 _KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)

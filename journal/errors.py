@@ -28,32 +28,6 @@ Errors of the journal and of everything above it.
 
 from __future__ import annotations
 
-__all__ = [
-    "AppendConflict",
-    "DatabaseError",
-    "DatabaseUnavailable",
-    "DatabaseWentBack",
-    "EmbeddedServerError",
-    "EventIdConflict",
-    "ForeignJournalError",
-    "InvalidEvent",
-    "InvalidPayload",
-    "InvalidToken",
-    "InvalidValue",
-    "MissingPrivilege",
-    "NeedsPrimary",
-    "NoAnswer",
-    "NotAllowed",
-    "NotFound",
-    "OtherSchemaVersion",
-    "OutOfMemory",
-    "OutOfResources",
-    "ProjectionsError",
-    "ReadOnlyDatabase",
-    "SchemaError",
-    "UnknownEventType",
-]
-
 
 class ProjectionsError(Exception):
     """Root of all errors that this library raises on purpose."""

@@ -11,8 +11,6 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["check_import_names", "clash_of"]
-
 _HOME = Path(__file__).resolve().parent.parent
 _WAY_OUT = (
     "Rename the one of your application, or move it into another package of yours, such as my_app.{name}; "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from journal.errors import InvalidValue
 
-__all__ = ["LARGEST_PAGE", "check_limit"]
-
 LARGEST_PAGE = 1000
 """Rows of a list."""
 

@@ -22,22 +22,6 @@ from journal.database.session import Session
 from journal.database.sync import SyncConnection
 from journal.errors import ProjectionsError
 
-__all__ = [
-    "NO_IMPORTS",
-    "POLL",
-    "WRITERS",
-    "Pause",
-    "Writer",
-    "WritersInFlight",
-    "WritersLook",
-    "look_at_writers",
-    "look_at_writers_sync",
-    "still_open",
-    "wait_for_writers",
-    "wait_for_writers_sync",
-    "writers_in_flight_sync",
-]
-
 POLL = "SELECT * FROM projections._poll_writers_v1($1, $2, $3)"
 """Values: the number of the last import that is known, entity types, and for each a time to look for events after."""
 

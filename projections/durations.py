@@ -10,8 +10,6 @@ import click
 
 from journal import InvalidValue
 
-__all__ = ["Duration", "InvalidDuration", "duration_text", "parse_duration"]
-
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
 _DURATION = re.compile(
     "".join(rf"(?:(?P<{name}>[0-9]+(?:\.[0-9]+)?){unit})?" for unit, name in _UNITS.items())

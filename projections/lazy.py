@@ -8,8 +8,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names() -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """

@@ -26,8 +26,6 @@ from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.shadow import schema_of
 
-__all__ = ["spark_batch"]
-
 _VERIFIED = "SELECT max(rebuild_id) FROM projections.rebuilds WHERE state = 'verified'"
 _SHOWN = 5
 """Lines for the events of a fold."""

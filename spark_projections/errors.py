@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from journal import ProjectionsError
 
-__all__ = ["NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"]
-
 
 class RebuildError(ProjectionsError):
     """A rebuild did not come to its end; what serves is untouched."""

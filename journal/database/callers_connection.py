@@ -14,8 +14,6 @@ from weakref import WeakKeyDictionary
 
 from journal.database.error_translation import translated
 
-__all__ = ["fetch_on", "fetch_on_sync"]
-
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
 Rows: TypeAlias = list[tuple[Any, ...]]

@@ -11,8 +11,6 @@ from journal.database.error_translation import translated
 from journal.database.session import Row, Session
 from journal.errors import DatabaseError
 
-__all__ = ["at_once", "driver_of", "driver_of_sync", "session_on", "spoil"]
-
 T = TypeVar("T")
 
 _ASYNC = "a Session, or asyncpg's, psycopg's or SQLAlchemy's asynchronous connection over one of them"

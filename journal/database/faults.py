@@ -13,17 +13,6 @@ from typing import Any, Final
 
 from journal.errors import DatabaseUnavailable, OutOfMemory, SchemaError
 
-__all__ = [
-    "CONFLICTS",
-    "IN_FAILED_TRANSACTION",
-    "Fault",
-    "chain",
-    "fault_of",
-    "fault_of_code",
-    "is_conflict",
-    "sqlstate_of",
-]
-
 
 class Fault(Enum):
     """Whose fault an error is; the value says what is to be done, for messages."""

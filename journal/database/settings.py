@@ -7,8 +7,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ConnectionSettings"]
-
 
 class ConnectionSettings(BaseModel):
     """How to reach the database."""

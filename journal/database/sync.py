@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg.errors import Diagnostic
 
 from journal.database.error_translation import translated
 from journal.errors import DatabaseUnavailable
 
-__all__ = ["Diagnostic", "SyncConnection", "connect_sync"]
-
 SyncConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Diagnostic: TypeAlias = psycopg.errors.Diagnostic
 
 _CONNECT_TIMEOUT_SECONDS = 10
 

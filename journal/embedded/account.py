@@ -17,8 +17,6 @@ from typing import IO, Any
 
 from journal.errors import EmbeddedServerError
 
-__all__ = ["Account", "account_for"]
-
 _UNPRIVILEGED = ("postgres", "nobody")
 
 

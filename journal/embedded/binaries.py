@@ -14,8 +14,6 @@ from pathlib import Path
 
 from journal.errors import EmbeddedServerError
 
-__all__ = ["BINARIES_VARIABLE", "PROVIDERS", "Binaries", "find_binaries", "find_binaries_of", "from_system"]
-
 BINARIES_VARIABLE = "PROJECTIONS_PG_BIN"
 """Environment variable: the directory that holds ``postgres``, ``initdb`` and ``pg_ctl``."""
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from journal.dsn import check_dsn
 from journal.embedded.server import EmbeddedServer
 
-__all__ = ["DSN_VARIABLE", "database_dsn"]
-
 DSN_VARIABLE = "PROJECTIONS_DSN"
 """Environment variable: the database to use when none is named."""
 

@@ -25,20 +25,6 @@ from journal.embedded.account import Account
 from journal.embedded.binaries import Binaries
 from journal.errors import EmbeddedServerError
 
-__all__ = [
-    "HOME_VARIABLE",
-    "SOCKET_NAME",
-    "default_root",
-    "majors_with_data",
-    "make_root",
-    "open_root",
-    "own",
-    "reachable_binaries",
-    "remove_leftovers",
-    "remove_root",
-    "socket_directory",
-]
-
 HOME_VARIABLE = "PROJECTIONS_HOME"
 """Environment variable: the directory below which the embedded server keeps its data."""
 

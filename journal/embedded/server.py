@@ -25,8 +25,6 @@ from journal.embedded.binaries import BINARIES_VARIABLE, Binaries, find_binaries
 from journal.embedded.locks import UseLock, exclusive
 from journal.errors import EmbeddedServerError
 
-__all__ = ["EmbeddedServer", "binaries_for_user", "temporary_server"]
-
 _TIMEOUT = 300.0  # seconds to start, the replay of the log after a crash included, or to stop
 _PAUSE = 0.02  # seconds between two looks at a server that is starting or stopping
 _LOG_LIMIT = 1_000_000  # bytes

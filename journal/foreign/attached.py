@@ -20,16 +20,6 @@ from journal.foreign.pekko_payloads import pekko_payloads
 from journal.log import Log
 from journal.standby import Primary
 
-__all__ = [
-    "KINDS",
-    "AttachedJournal",
-    "attach",
-    "attached_journal",
-    "attached_journals",
-    "decoder_of",
-    "detach",
-]
-
 _MAPPINGS: dict[str, Callable[..., TableMapping]] = {
     "eventsourcing": eventsourcing,
     "pekko-r2dbc": pekko_r2dbc,

@@ -7,8 +7,6 @@ from journal.errors import InvalidValue
 from journal.foreign.mapping import Constant, Expression, TableMapping, Value
 from journal.slices import NUMBER_OF_SLICES
 
-__all__ = ["emmett", "eventsourcing", "message_db", "pekko_jdbc", "pekko_r2dbc"]
-
 _AGGREGATE = Constant("aggregate")
 # A manifest is the class, and #version where it was migrated; few serializers have none.
 _CLASS = Expression(

@@ -17,8 +17,6 @@ from journal.errors import DatabaseError
 from journal.partitions.listing import Partition, closed_partitions
 from journal.partitions.making import BUSY, IN_THE_WAY, Patience, begin_maintaining
 
-__all__ = ["Archive", "DroppedPartition", "UnreadRows", "drop_closed"]
-
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
 

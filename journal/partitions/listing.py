@@ -8,8 +8,6 @@ from typing import Any
 
 from journal.database import Session
 
-__all__ = ["Holder", "Partition", "closed_partitions", "partitions"]
-
 _FOUND = """
 SELECT
     p.table_name, p.name, p.from_timestamp, p.to_timestamp, p.bytes, p.estimated_rows, p.clustered, p.is_default,

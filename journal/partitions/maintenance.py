@@ -17,8 +17,6 @@ from journal.partitions.making import MaintainedPartition, Patience, make_partit
 from journal.partitions.settings import check_settings, partition_settings
 from journal.schema import check_version
 
-__all__ = ["Maintained", "maintain"]
-
 _CLEAN = "SELECT c.part, c.removed FROM projections._clean_v1() AS c"
 
 

@@ -20,8 +20,6 @@ from journal.service import Service, log_failure
 from journal.tasks import running
 from journal.turns import Turns
 
-__all__ = ["maintaining", "take_turn"]
-
 log = logging.getLogger("projections")
 
 _CHORE = "maintenance"

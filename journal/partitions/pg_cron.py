@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from journal.database import Session
 
-__all__ = ["CronJob", "schedule"]
-
 _JOB = "projections-maintain"
 _EVERY_MINUTE = "* * * * *"
 _COMMAND = "SELECT * FROM projections.maintain_v1()"

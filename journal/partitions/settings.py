@@ -13,13 +13,6 @@ from typing import Literal
 from journal.database import Session
 from journal.errors import InvalidValue
 
-__all__ = [
-    "PartitionSettings",
-    "change_partition_settings",
-    "check_settings",
-    "partition_settings",
-]
-
 _READ = """
 SELECT s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first
 FROM projections.partition_settings AS s ORDER BY s.table_name

@@ -17,8 +17,6 @@ from journal.errors import SchemaError
 from journal.schema.version import NOT_INSTALLED, migrations, value, version_of
 from journal.sql_files import sql_root
 
-__all__ = ["Contents", "contents", "install", "script", "uninstall", "upgrade"]
-
 _INCLUDE = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _PSQL_LINE = re.compile(r"^\\.*$", re.MULTILINE)
 
@@ -48,6 +46,7 @@ def included(root: Path) -> list[str]:
 
 
 def join(root: Path, names: list[str]) -> str:
+    """The text of several files, each below a comment that names it."""
     return "\n".join(f"-- {name}\n{_read(root / name)}" for name in names)
 
 

@@ -16,8 +16,6 @@ from journal.schema.installing import included, join, run
 from journal.schema.version import NOT_INSTALLED, migrations, other_version, value, version_of
 from journal.sql_files import sql_root
 
-__all__ = ["compare", "verify"]
-
 _SHORT = 160
 """Characters up to which a difference shows both definitions."""
 

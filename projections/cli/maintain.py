@@ -34,8 +34,6 @@ from projections.terminal.output import Answer, picked, printable
 from projections.terminal.signals import stopped_by_signals
 from projections.terminal.targets import load_callable
 
-__all__ = ["maintain"]
-
 _WHAT_TO_DO = {
     "rebuild": "; it cannot be completed. Begin it again: projections rebuild NAME --restart --from-first-kept"
 }

@@ -11,8 +11,6 @@ from journal import OwnedSession
 from projections.terminal.commands import derived
 from projections.terminal.output import Answer, done
 
-__all__ = ["mode"]
-
 
 @click.command()
 @derived(sides="read")

@@ -21,8 +21,6 @@ from projections.terminal.options import From, Yes
 from projections.terminal.output import NO_PROJECTION, Answer, Columns, PartOf, done, table_or, type_keys
 from projections.terminal.targets import load_projections
 
-__all__ = ["offsets"]
-
 _COLUMNS: Columns = {
     "projection": "whole.name", "entity type": lambda one: str(one.whole.entity_types), "slices": "part.slices",
     "horizon": lambda one: "at the beginning" if one.part.horizon <= BEGINNING else _time(one.part.horizon),

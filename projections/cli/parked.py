@@ -14,8 +14,6 @@ from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, decided, listing, printable, values_of
 
-__all__ = ["parked"]
-
 _COLUMNS = {
     "projection": "projection", "source": "source_id", "seq_nr": "seq_nr", "event type": "event_type",
     "attempts": "attempts", "parked at": "parked_at", "decision": "decision", "error": "error",

@@ -22,8 +22,6 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import Answer, Columns, picked, table_of
 
-__all__ = ["partition_values", "partitions", "span"]
-
 _MANY = 3
 """How many of those that keep a partition a table names."""
 

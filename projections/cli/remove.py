@@ -14,8 +14,6 @@ from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, counted, done
 
-__all__ = ["remove"]
-
 _Force = Annotated[bool, Opt("Also while workers run it: they handle nothing more of it.")]
 
 

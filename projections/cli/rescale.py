@@ -10,8 +10,6 @@ from projections.terminal.commands import derived
 from projections.terminal.options import NewRanges
 from projections.terminal.output import Answer, rescaled
 
-__all__ = ["rescale"]
-
 
 @click.command()
 @derived(sides="read")

@@ -11,8 +11,6 @@ from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, done
 
-__all__ = ["schema"]
-
 
 @click.group()
 def schema() -> None:

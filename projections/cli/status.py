@@ -26,8 +26,6 @@ from projections.terminal.output import (
     type_keys,
 )
 
-__all__ = ["pause", "resume", "status"]
-
 _REBUILDS = """
 SELECT p.name, p.version, p.mode, b.started_at FROM projections.projections AS p
 LEFT JOIN projections.rebuilds AS b ON p.projection_id = b.projection_id AND b.state IN ('folding', 'verified')

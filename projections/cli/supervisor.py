@@ -24,12 +24,9 @@ from typing import NamedTuple
 
 from journal.tasks import happens
 from projections.failing import Backoff
+from projections.terminal.connection import Sides
 from projections.terminal.forced_exit import ForcedExit
 from projections.terminal.logs import LogFormat
-
-__all__ = ["StopAsked", "WorkerEnd", "heard_from_supervisor", "supervise", "tagged_logs"]
-
-from projections.terminal.connection import Sides
 
 log = logging.getLogger("projections")
 

@@ -14,8 +14,6 @@ from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer, done
 from projections.waiting import wait_for
 
-__all__ = ["wait"]
-
 _Token = Opt("What to wait for: the token of an append, as the application gives it out.", metavar="TEXT")
 _Timeout = Opt("How long to wait at most.", type=Duration(least="1ms"))
 

@@ -49,8 +49,6 @@ from projections.terminal.long_running import (
 from projections.terminal.signals import ReceivedSignal, stopped_by_signals
 from projections.terminal.targets import load_projections
 
-__all__ = ["worker"]
-
 log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128

@@ -22,8 +22,6 @@ from projections.terminal.output import (
     values_of,
 )
 
-__all__ = ["workers"]
-
 
 @click.group(cls=ListGroup)
 def workers() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-__all__ = ["EVENT_BATCH", "TABLE_BATCH", "AtLeastOnce", "ExactlyOnce", "Group"]
-
 EVENT_BATCH = 1000
 """Events of a batch, unless the projection says otherwise."""
 TABLE_BATCH = 5000

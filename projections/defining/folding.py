@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from journal import ProjectionsError
 from projections.defining.tables import Change, Changes, ColumnOperation, Table, TableConflict
 
-__all__ = ["Batch", "Folded", "fold"]
-
 # Sums must not round, or they would depend on where batches end. PostgreSQL's numeric has fewer digits.
 _EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
 # Names of this module are looked up faster than members of the class, and this is the hot path.

@@ -16,15 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from journal import ProjectionsError
 
-__all__ = [
-    "Change",
-    "Changes",
-    "ColumnOperation",
-    "Table",
-    "TableConflict",
-    "TableError",
-]
-
 _MAX_IDENTIFIER_BYTES = 63
 _QUALIFIED = 2
 

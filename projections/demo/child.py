@@ -21,8 +21,6 @@ from journal import ProjectionsError, hide_password
 from projections.demo.errors import DemoError
 from projections.running import loop_runner
 
-__all__ = ["Child", "child", "serve", "tell"]
-
 
 class Child:
     """A process of the demo; :func:`child` starts one."""

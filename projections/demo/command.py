@@ -29,8 +29,6 @@ from projections.terminal.signals import stopped_by_signals
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals
 
-__all__ = ["demo"]
-
 _SIGNAL_BASE = 128
 _MOST_SHOWN = 5  # rows that differ
 _MOST_WORKERS = 8  # each takes connections, of which a server has 100

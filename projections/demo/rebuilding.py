@@ -20,8 +20,6 @@ from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
 
-__all__ = ["Built", "RebuildComparison", "Rebuilder", "Rebuilding"]
-
 _UP_TO = """
 SELECT e.source_id, count(*) AS events FROM projections.events AS e
 WHERE e.entity_type = $1 AND e.db_timestamp <= $2 GROUP BY e.source_id

@@ -18,20 +18,6 @@ from projections.demo.events import ENTITY_TYPE, event_of
 from projections.demo.flights import Flight, moment, row_of
 from projections.extras import from_extra
 
-__all__ = [
-    "APPLICATION",
-    "FOREIGN_JOURNAL",
-    "FOREIGN_VARIABLE",
-    "SYSTEMS",
-    "FlightEvent",
-    "Key",
-    "Store",
-    "System",
-    "attached",
-    "flight_event",
-    "key_of",
-]
-
 FOREIGN_JOURNAL = "projections-demo"
 """The name that the other system's journal is attached by."""
 FOREIGN_VARIABLE = "PROJECTIONS_DEMO_FROM"

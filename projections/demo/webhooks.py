@@ -37,8 +37,6 @@ from projections.webhooks import (
     run_webhooks,
 )
 
-__all__ = ["Arrivals", "Webhooks", "webhooks"]
-
 _LATE = 120
 """Minutes from which a departure is told."""
 _AIRPORTS = ("EWR", "JFK", "LGA")

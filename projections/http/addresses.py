@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from journal import InvalidValue
 
-__all__ = ["Address", "InvalidAddress", "is_own_host", "parse_address"]
-
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)]|(?P<host>[^\s:\[\]/@]+)):(?P<port>[0-9]{1,5})")
 _HOST_HEADER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)]|([^\s:\[\]/@]+))(?::[0-9]{1,5})?")
 _LAST_PORT = 65_535

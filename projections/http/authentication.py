@@ -20,16 +20,6 @@ from journal import ProjectionsError
 from projections.http.addresses import Address, is_own_host
 from projections.http.asgi import ASGIApp, Receive, Scope, Send, answer
 
-__all__ = [
-    "Authentication",
-    "KnownTokens",
-    "TokenMissing",
-    "bearer_token",
-    "headers_of",
-    "read_token",
-    "require_token",
-]
-
 T = TypeVar("T")
 
 TOKEN_VARIABLE = "PROJECTIONS_TOKEN"  # noqa: S105 - the name of the variable

@@ -23,8 +23,6 @@ with from_extra("monitor"):
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["ConnectionLimits", "LimitedProtocol", "OpenConnections", "peer_of"]
-
 log = logging.getLogger("projections")
 
 _FULL = (

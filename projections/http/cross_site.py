@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["Foreign", "foreign", "is_json"]
-
 _WHERE = "behind a proxy, name it with --origin of the monitor, or in origins of ApiSettings"
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 

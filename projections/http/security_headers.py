@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from projections.http.asgi import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["NO_PAGE", "StrictHeaders"]
-
 NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 """The content security policy of what is not a page: a browser that is shown it anyway runs and frames nothing."""
 

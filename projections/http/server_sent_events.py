@@ -15,8 +15,6 @@ from typing import Any
 from journal.tasks import first_of
 from projections.http.asgi import Receive, Send
 
-__all__ = ["KEEP_ALIVE", "EventWriter", "frame", "while_connected"]
-
 _HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),

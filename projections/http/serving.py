@@ -20,8 +20,6 @@ with from_extra("monitor"):
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PROBES", "AddressInUse", "listening", "serving"]
-
 PROBES = frozenset({"/livez", "/readyz"})
 """What probes ask without a token: they are told whether, and nothing more."""
 

@@ -25,8 +25,6 @@ from journal import (
     now,
 )
 
-__all__ = ["Unhandled", "unhandled_elsewhere"]
-
 _PAGE = 10_000
 
 

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import suppress
 from importlib import import_module
 
-__all__ = ["loop_runner"]
-
 
 def loop_runner() -> asyncio.Runner:
     """Make what runs a loop: uvloop's, which is faster, where that is installed."""

@@ -43,8 +43,6 @@ from projections.defining import Batch, ExactlyOnce, Kind, Projection, projectio
 from projections.errors import HandlerFailed, InvalidHandler, describe
 from projections.running.table_writer import TableWriter
 
-__all__ = ["Inline"]
-
 # A table's name may mean another one where the caller has other schemas: by its search_path, or as another role.
 _BEGIN = """
 SELECT

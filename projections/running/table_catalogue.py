@@ -15,8 +15,6 @@ from journal.database import Row, Session, quote
 from projections.defining import ColumnOperation, Table, TableError
 from projections.running.table_values import Column, ValueKind, kind_of
 
-__all__ = ["Shape", "read_shape"]
-
 _RELATION = """
 SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
     c.relpersistence = 't' AS is_temporary

@@ -12,8 +12,6 @@ from operator import index
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Column", "ValueKind", "encode", "kind_of"]
-
 
 class ValueKind(Enum):
     """How the values of a column are checked and sent."""

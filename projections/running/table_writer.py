@@ -11,8 +11,6 @@ from projections.defining import Batch, ColumnOperation, Folded, Table, TableErr
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import Column, ValueKind, encode
 
-__all__ = ["BatchWriter", "TableWriter", "encode_column"]
-
 _Key: TypeAlias = tuple[Any, ...]
 _Upsert: TypeAlias = tuple[_Key, Mapping[str, Any]]
 

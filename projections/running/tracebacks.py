@@ -11,8 +11,6 @@ from journal import hide_password
 from journal.database import chain, sqlstate_of
 from projections.errors import HandlerFailed, storable
 
-__all__ = ["kind_of", "trace_of", "traceback_of"]
-
 _CALLS_HANDLERS = {str(Path(__file__).with_name("dispatch.py")), asyncio.timeouts.__file__}
 """Files whose lines come before those of a handler in a traceback."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from journal import OwnedSession, Session
 from projections.subscriptions.pages_in_turn import PagesInTurn, PageToMatch
 
-__all__ = ["CatchingUp", "HistoryProgress", "history_progress"]
-
 _MOST = 2000
 """Events of a page."""
 _LAST = 10_000

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 from journal import DatabaseError, MissingPrivilege, OwnedSession
 from journal.database import Fault, fault_of, is_conflict
 
-__all__ = ["NARROWER", "Asked", "AskedOf", "Failed", "TooMuch", "check_again"]
-
 T = TypeVar("T")
 
 Failed = dict[int, str]

@@ -24,8 +24,6 @@ from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import made_at, subscribe
 
-__all__ = ["Interest", "Listener", "Listening"]
-
 _REMOVED_MEANWHILE = "40001"
 _TRIES = 5
 

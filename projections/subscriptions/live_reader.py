@@ -37,8 +37,6 @@ from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.settled_matches import Settled
 from projections.subscriptions.subscribing import keep_known
 
-__all__ = ["LiveReader", "Sink"]
-
 log = logging.getLogger("projections")
 
 _FEW = 100

@@ -19,8 +19,6 @@ from projections.subscriptions.catching_up import CatchingUp
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.unanswered import Unanswered
 
-__all__ = ["Matching"]
-
 _BATCH = 5000
 _QUICK = 0.25
 """Of its time: a batch that takes less is followed by one of twice the size."""

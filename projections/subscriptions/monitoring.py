@@ -36,8 +36,6 @@ from projections.subscriptions.stopped_conditions import (
     release_condition,
 )
 
-__all__ = ["MONITORED"]
-
 _GAUGES: MetricTable = {
     "group_lag_seconds": (
         "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from journal import OwnedSession
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch
 
-__all__ = ["PageToMatch", "PagesInTurn"]
-
 _KEY = ("entity_type", "source_id", "seq_nr", "db_timestamp", "slice", "topic")
 
 

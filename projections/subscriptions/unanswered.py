@@ -13,8 +13,6 @@ from functools import partial
 from journal import OwnedSession
 from projections.subscriptions.pages_in_turn import PagesInTurn, PageToMatch
 
-__all__ = ["Unanswered"]
-
 _MOST = 1000
 
 _BEHIND = """

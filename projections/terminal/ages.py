@@ -7,8 +7,6 @@ from datetime import timedelta
 
 from projections.terminal.output import Answer, printable
 
-__all__ = ["age", "failing_above"]
-
 _ABOVE = 3
 
 

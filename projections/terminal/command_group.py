@@ -15,8 +15,6 @@ from journal.database import hide_password
 from journal.suggestions import did_you_mean
 from projections.extras import registered
 
-__all__ = ["INTERRUPTED", "CommandGroup", "ComparingCommand", "LazyCommand", "ListGroup", "exit_code_of"]
-
 INTERRUPTED = 130
 """What a shell shows for a command that Ctrl-C ended."""
 _LONGEST_SUMMARY = 200

@@ -49,8 +49,6 @@ from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch
 
-__all__ = ["Arg", "AsJson", "Dsn", "Journal", "JournalPrimary", "Opt", "ReadSide", "derived"]
-
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
 Named: TypeAlias = Literal["read", "both"] | None
 

@@ -9,8 +9,6 @@ import click
 
 from journal import ProjectionsError
 
-__all__ = ["CannotAsk", "confirm"]
-
 
 class CannotAsk(ProjectionsError):
     """A command would ask, and there is no terminal."""

@@ -25,19 +25,6 @@ from journal.embedded import DSN_VARIABLE, check_dsn, database_dsn
 from journal.foreign import AttachedJournal, attached_journal
 from journal.schema import check_version
 
-__all__ = [
-    "JOURNAL_PRIMARY_VARIABLE",
-    "JOURNAL_VARIABLE",
-    "READ_SIDE_VARIABLE",
-    "Sides",
-    "connected",
-    "connected_journal",
-    "sides",
-    "visit",
-    "visit_database",
-    "visit_session",
-]
-
 T = TypeVar("T")
 
 JOURNAL_VARIABLE = "PROJECTIONS_JOURNAL"

@@ -22,8 +22,6 @@ from datetime import timedelta
 
 from projections.running import ABORTED
 
-__all__ = ["GRACE", "ForcedExit"]
-
 log = logging.getLogger("projections")
 
 GRACE = timedelta(seconds=50)

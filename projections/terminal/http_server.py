@@ -16,8 +16,6 @@ from journal.schema import check_version
 from projections.http.addresses import Address
 from projections.terminal.signals import stopped_by_signals
 
-__all__ = ["serve_until_stopped"]
-
 log = logging.getLogger("projections")
 
 

@@ -11,8 +11,6 @@ from journal.database import hide_password
 from projections.terminal.commands import Opt
 from projections.terminal.output import printable
 
-__all__ = ["LogFormat", "configure_logs"]
-
 LogFormat = Annotated[Literal["text", "json"], Opt("How lines of the log are written, to stderr.")]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}

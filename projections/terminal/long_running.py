@@ -19,18 +19,6 @@ from projections.http.authentication import read_token, require_token
 from projections.terminal.command_group import exit_code_of
 from projections.terminal.commands import Opt
 
-__all__ = [
-    "Driver",
-    "FirstRanges",
-    "HttpAddress",
-    "LogLevel",
-    "MaintainEvery",
-    "Pgbouncer",
-    "TokenFile",
-    "ending",
-    "served_at",
-]
-
 log = logging.getLogger("projections")
 
 Driver: TypeAlias = Annotated[Literal["asyncpg", "psycopg"], Opt("The library that talks to PostgreSQL.")]

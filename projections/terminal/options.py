@@ -18,28 +18,6 @@ from projections.durations import Duration
 from projections.terminal.commands import Arg, Opt
 from projections.terminal.times import Time
 
-__all__ = [
-    "Every",
-    "FailAbove",
-    "From",
-    "Json",
-    "Limit",
-    "NewRanges",
-    "Next",
-    "NotBefore",
-    "Since",
-    "Tenant",
-    "Until",
-    "Yes",
-    "check_no_address",
-    "json_object_of",
-    "json_of",
-    "next_page",
-    "one_or_all",
-    "tell_more",
-    "text_of",
-]
-
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 Yes = Annotated[bool, Opt("Do not ask.")]

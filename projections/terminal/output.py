@@ -22,34 +22,6 @@ from rich.text import Text
 
 from journal import Appended, EntityTypes
 
-__all__ = [
-    "NO_PROJECTION",
-    "Answer",
-    "Columns",
-    "PartOf",
-    "appended",
-    "at",
-    "counted",
-    "decided",
-    "done",
-    "facts",
-    "listing",
-    "owner_of",
-    "picked",
-    "print_table",
-    "printable",
-    "rescaled",
-    "row_of",
-    "seconds",
-    "short_id",
-    "shortened",
-    "table_of",
-    "table_of_values",
-    "table_or",
-    "type_keys",
-    "values_of",
-]
-
 T = TypeVar("T")
 
 NO_PROJECTION = "no projection has run on this database"

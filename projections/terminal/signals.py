@@ -13,8 +13,6 @@ from types import FrameType
 from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.forced_exit import GRACE, ForcedExit
 
-__all__ = ["ReceivedSignal", "stopped_by_signals"]
-
 log = logging.getLogger("projections")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

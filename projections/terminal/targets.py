@@ -19,8 +19,6 @@ from journal.suggestions import did_you_mean
 from projections.defining import projection_of
 from projections.errors import InvalidHandler
 
-__all__ = ["load_callable", "load_projections"]
-
 
 class BrokenModule(ProjectionsError):
     """A module that was named raises when it is imported."""

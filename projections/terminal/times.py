@@ -10,8 +10,6 @@ import click
 
 from projections.durations import InvalidDuration, parse_duration
 
-__all__ = ["Time"]
-
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # it takes arguments only from click 8.4 on
     """

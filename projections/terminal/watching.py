@@ -14,8 +14,6 @@ from journal.tasks import first_of
 from projections.terminal.output import Answer
 from projections.terminal.signals import stopped_by_signals
 
-__all__ = ["watch"]
-
 _EVERY = 1.0  # seconds between two looks
 
 

@@ -11,8 +11,6 @@ from journal import Database, DatabaseWentBack, InvalidToken, NotFound
 from journal.tokens import read_token
 from projections.waiting.waiter import WaitTimeout, wait_for_events
 
-__all__ = ["ReadYourWrites"]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

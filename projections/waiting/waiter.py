@@ -35,8 +35,6 @@ from journal.tokens import AwaitedEvent, last_of_each, read_token
 from offsets import HANDLED, entity_types_of
 from projections.waiting.reasons import not_in_journal, reason
 
-__all__ = ["WaitTimeout", "wait_for", "wait_for_events"]
-
 log = logging.getLogger("projections")
 
 _HANDLED = "SELECT n FROM projections._handled_v1($1, $2, $3, $4) AS n"

@@ -7,8 +7,6 @@ from datetime import datetime
 from journal import ProjectionsError
 from projections.webhooks.errors import InvalidQuery
 
-__all__ = ["LONGEST_TENANT", "check_tenant", "check_time"]
-
 LONGEST_TENANT = 200
 """Characters."""
 

@@ -24,12 +24,11 @@ from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.in_flight import InFlight, Shortage
 from projections.webhooks.outcome_store import Outcomes
+from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import answered_at, judge
-from projections.webhooks.sender import NotSentError, Reply, Sender
+from projections.webhooks.sender import NotSentError, Sender
 from projections.webhooks.settings import DeliverySettings
 from projections.webhooks.signed_request import outgoing_of
-
-__all__ = ["deliver"]
 
 log = logging.getLogger("projections")
 

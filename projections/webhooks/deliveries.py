@@ -15,8 +15,6 @@ from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
-__all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
-
 DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped"]
 _Decision: TypeAlias = Literal["retry", "drop"]
 

@@ -15,12 +15,12 @@ from projections.monitoring import Durations, Measure, single
 from projections.monitoring.metrics import families
 from projections.webhooks.claims import Claimed
 from projections.webhooks.delivery_observer import DeliveryObserver
-from projections.webhooks.sender import FAILURES, Outgoing, Reply, Sender
+from projections.webhooks.failure_codes import FAILURES
+from projections.webhooks.response_reading import Reply
+from projections.webhooks.sender import Outgoing, Sender
 
 with from_extra("monitor"):
     from prometheus_client import Metric
-
-__all__ = ["WebhookMetrics"]
 
 _ATTEMPT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0)
 _DELIVERED_SECONDS = (

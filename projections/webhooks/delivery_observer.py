@@ -6,9 +6,7 @@ import logging
 
 from projections.running import Combined
 from projections.webhooks.claims import Claimed
-from projections.webhooks.sender import Reply
-
-__all__ = ["AttemptLog", "CombinedDeliveryObserver", "DeliveryObserver"]
+from projections.webhooks.response_reading import Reply
 
 log = logging.getLogger("projections")
 

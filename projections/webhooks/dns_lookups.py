@@ -22,8 +22,6 @@ from cachetools import TTLCache
 
 from projections.webhooks.fair_shares import Shares
 
-__all__ = ["LookUp", "Lookups", "Resolve", "SystemLookup", "UnresolvedError"]
-
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """Look a name up: its addresses, the preferred ones first. Raises OSError where there are none."""
 

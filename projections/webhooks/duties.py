@@ -13,8 +13,6 @@ from journal.service import Service, Step
 from journal.turns import Turns
 from projections.failing import Backoff
 
-__all__ = ["RESTART", "Duties", "webhook_service"]
-
 log = logging.getLogger("projections")
 
 RESTART = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))

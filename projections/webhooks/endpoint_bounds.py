@@ -9,8 +9,6 @@ from journal import Session
 from projections.webhooks.errors import InvalidEndpoint
 from projections.webhooks.retry_policy import RetryPolicy
 
-__all__ = ["Bound", "BoundName", "bounds", "change_bound", "check_bounds"]
-
 BoundName = Literal["max_in_flight", "timeout", "pause", "attempts", "breaker_failures", "breaker_pause"]
 NAMES: tuple[BoundName, ...] = get_args(BoundName)
 

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from journal import Database
 from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import is_success
-from projections.webhooks.sender import Reply, Sender
+from projections.webhooks.sender import Sender
 from projections.webhooks.signed_request import request_to
 from projections.webhooks.topics import CHALLENGE
-
-__all__ = ["Verified", "verify_endpoint"]
 
 _STORE = """
 UPDATE projections.webhook_endpoints AS e SET verified_url = $3

@@ -24,8 +24,6 @@ from projections.webhooks.tenant_rows import TenantRows
 from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
 
-__all__ = ["ENABLED", "Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
-
 EndpointState: TypeAlias = Literal["active", "paused", "disabled"]
 ENABLED: tuple[EndpointState, ...] = ("active", "paused")
 """What an endpoint is expected to be that is paused or resumed: what is disabled has to be enabled."""

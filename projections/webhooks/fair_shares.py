@@ -8,8 +8,6 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["HostPlace", "Hosts", "Shares"]
-
 
 class _Turn(NamedTuple):
     """One that waits, and the share of its tenant when it was claimed."""

@@ -29,8 +29,6 @@ from projections.interests import (
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import MESSAGE, Message, message_of
 
-__all__ = ["FanOut"]
-
 _BATCH = 1000
 _TOGETHER = 5000
 """Deliveries that are made in one statement, or a few more: an event may be for any number of endpoints."""

@@ -11,8 +11,6 @@ from projections.failing import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.sender import NotSentError
 
-__all__ = ["InFlight", "Shortage"]
-
 _NOTHING = (0, 0)
 
 

@@ -15,8 +15,6 @@ from projections.webhooks.checks import check_tenant, check_time
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.topics import check_topic
 
-__all__ = ["MESSAGE", "Message", "MessageOptions", "message_event", "message_of", "send", "send_sync"]
-
 MESSAGE = "webhook-message"
 """The entity type of messages that are sent by :func:`send`."""
 

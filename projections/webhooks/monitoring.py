@@ -32,8 +32,6 @@ from projections.webhooks.stats import (
     webhook_totals,
 )
 
-__all__ = ["MONITORED"]
-
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
 _GAUGES: MetricTable = {

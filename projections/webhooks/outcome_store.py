@@ -13,8 +13,6 @@ from projections.webhooks.claims import Claimed, Outcome, finish
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.settings import DeliverySettings
 
-__all__ = ["Outcomes"]
-
 log = logging.getLogger("projections")
 
 _LOCKED = "55P03"

@@ -40,8 +40,6 @@ with from_extra("webhooks"):
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-__all__ = ["Received", "Receiver", "Totals", "Verification"]
-
 Verification: TypeAlias = Literal["verified", "refused", "unchecked"]
 
 _ACCEPTED = 204

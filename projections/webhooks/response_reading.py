@@ -19,8 +19,6 @@ with from_extra("webhooks"):
     from aiohttp import ClientPayloadError, ClientResponse, StreamReader
     from aiohttp.client_proto import ResponseHandler
 
-__all__ = ["FRAMING", "BoundedHandler", "TooMuchError"]
-
 FRAMING = 65_536
 """Bytes that may come around the body of an answer; and before it, with all interim answers."""
 

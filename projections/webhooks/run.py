@@ -17,8 +17,6 @@ from projections.webhooks.sender import Sender
 from projections.webhooks.settings import DeliverySettings
 from projections.webhooks.ticks import Ticks
 
-__all__ = ["run_webhooks"]
-
 
 async def run_webhooks(
     database: Database,

@@ -18,8 +18,6 @@ from projections.webhooks.messages import message_event
 from projections.webhooks.tenant_rows import DESCRIBED, Json, TenantRows
 from projections.webhooks.topics import check_topic
 
-__all__ = ["Schedule", "Schedules"]
-
 _LONGEST_NAME = 200
 
 _COLUMNS = """

@@ -28,7 +28,7 @@ from projections.webhooks.connector import (
     guarded_sockets,
 )
 from projections.webhooks.dns_lookups import LookUp, Lookups, Resolve, SystemLookup
-from projections.webhooks.failure_codes import CODES, FAILURES, code_of, lack_of, lacks_port
+from projections.webhooks.failure_codes import code_of, lack_of, lacks_port
 from projections.webhooks.fair_shares import Hosts
 from projections.webhooks.response_reading import FRAMING, IncomingResponse, Reply
 
@@ -36,8 +36,6 @@ with from_extra("webhooks"):
     import aiohttp
     from multidict import CIMultiDict
     from yarl import URL
-
-__all__ = ["CODES", "FAILURES", "HOST_LIMIT", "HttpSender", "NotSentError", "Outgoing", "Reply", "Sender"]
 
 KEEP_BODY = 65536
 HOST_LIMIT = 500

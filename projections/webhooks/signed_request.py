@@ -21,8 +21,6 @@ from projections.webhooks.signing import (
     sign,
 )
 
-__all__ = ["body_of", "gzip_body", "outgoing_of", "request_to", "signed_request"]
-
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
     """The request of an attempt: its body, signed with all secrets of the endpoint, which this cipher has kept."""

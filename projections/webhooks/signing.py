@@ -35,23 +35,6 @@ from projections.webhooks.errors import InvalidMessage, InvalidSecret, Verificat
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "ID_HEADER",
-    "SIGNATURE_HEADER",
-    "TIMESTAMP_HEADER",
-    "PublicKey",
-    "Secret",
-    "SignatureVersion",
-    "SigningKey",
-    "SymmetricSecret",
-    "VerifiedWebhook",
-    "generate_secret",
-    "parse_secret",
-    "parse_secrets",
-    "sign",
-    "verify",
-]
-
 ID_HEADER = "webhook-id"
 TIMESTAMP_HEADER = "webhook-timestamp"
 SIGNATURE_HEADER = "webhook-signature"

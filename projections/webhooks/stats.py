@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 from journal import Session
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN
 
-__all__ = ["EndpointStats", "WebhookTotals", "endpoint_stats", "webhook_totals"]
-
 # In the order of ids where it is a page, else by tenants: in both as PostgreSQL keeps them, whatever its locale.
 _STATS = """
 SELECT s.*, clock_timestamp() AS at FROM projections.endpoint_stats_v1($1, $2, $3, $4) AS s

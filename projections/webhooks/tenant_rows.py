@@ -12,8 +12,6 @@ from journal import Database, NotFound, Row, Session
 from journal.limits import check_limit
 from projections.webhooks.errors import InvalidQuery, own_errors
 
-__all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
-
 T = TypeVar("T")
 
 DESCRIBED = ConfigDict(use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)

@@ -39,8 +39,6 @@ from projections.webhooks.duties import RESTART, webhook_service
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import message_event
 
-__all__ = ["SentTicks", "Ticks", "send_claimed", "send_due"]
-
 log = logging.getLogger("projections")
 
 _SOON = 1.0

@@ -6,15 +6,14 @@ from urllib.parse import urlsplit
 
 from projections.extras import from_extra
 from projections.monitoring.tracing import FIELDS, PROPAGATOR, SYSTEM
+from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import is_success
-from projections.webhooks.sender import Outgoing, Reply, Sender
+from projections.webhooks.sender import Outgoing, Sender
 
 with from_extra("otel"):
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
-
-__all__ = ["TracedSender"]
 
 
 class TracedSender:

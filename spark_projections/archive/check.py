@@ -32,8 +32,6 @@ from spark_projections.archive.manifest import Manifest
 from spark_projections.engine.parallel import spread
 from spark_projections.reading.batches import SCHEMA
 
-__all__ = ["Checked", "check_archived_file", "doubled", "verify_archive"]
-
 _BATCH = 32_768
 _UNNAMED = (
     "no manifest names it, so nobody reads it: `projections archive repair {}` takes it in, or says why not"

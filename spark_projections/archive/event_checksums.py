@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["content_of", "content_sql"]
-
 _ABSENT = "\x1e"
 _BETWEEN = "\x1f"
 

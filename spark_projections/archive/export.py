@@ -34,8 +34,6 @@ from spark_projections.reading.horizon import look, wait_for_appends
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Exported", "archive_partition", "export_archive"]
-
 ROWS_PER_FILE = 500_000
 
 _PARTITIONS = """

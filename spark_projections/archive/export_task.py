@@ -31,17 +31,6 @@ from spark_projections.archive.files import (
 )
 from spark_projections.reading.batches import SCHEMA, Reading, read_batches
 
-__all__ = [
-    "ATTEMPTS",
-    "KEYS",
-    "ArchivedPartition",
-    "Part",
-    "WrittenPart",
-    "export_part",
-    "keys_of",
-    "sorted_batches",
-]
-
 KEYS = ("source_id", "seq_nr")
 """What names an event."""
 

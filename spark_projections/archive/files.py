@@ -19,22 +19,6 @@ import pyarrow.parquet as pq
 
 from journal import ProjectionsError, SliceRange
 
-__all__ = [
-    "NOT_KNOWN",
-    "ArchiveError",
-    "ArchivedFile",
-    "Bounds",
-    "archived_paths",
-    "check_file",
-    "directory_of",
-    "footer_of",
-    "from_values",
-    "open_file",
-    "sha256_of",
-    "to_footer",
-    "to_values",
-]
-
 NOT_KNOWN = -1
 """In the place of an ``import_id``: nobody has compared these files with the journal, so there may be more."""
 

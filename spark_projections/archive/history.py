@@ -34,8 +34,6 @@ from spark_projections.source.options import options_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ArchivedHistory", "plan_history", "read_history", "read_with_archive"]
-
 BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
 

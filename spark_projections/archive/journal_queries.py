@@ -11,21 +11,6 @@ from journal.database import SyncConnection, connect_sync
 from spark_projections.archive.event_checksums import content_sql
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, Bounds
 
-__all__ = [
-    "Seen",
-    "archived_by_day",
-    "autocommit",
-    "content_by_day",
-    "newer_imports",
-    "newest_stored",
-    "seen",
-    "stored",
-    "stored_at",
-    "stored_rows",
-    "types_ever",
-    "types_in",
-]
-
 _NEWER_IMPORTS = """
 SELECT EXISTS (
     SELECT FROM projections.imports WHERE entity_type = %s AND import_id > %s AND from_timestamp < %s

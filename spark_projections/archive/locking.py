@@ -10,8 +10,6 @@ from pathlib import Path
 
 from spark_projections.archive.files import ArchiveError
 
-__all__ = ["busy", "locked", "sync_directory"]
-
 _LOCK = "_lock"
 
 

@@ -27,8 +27,6 @@ from spark_projections.archive.files import (
 )
 from spark_projections.archive.locking import sync_directory
 
-__all__ = ["NAME", "Manifest", "newest_former", "set_aside"]
-
 FORMAT = 2
 _WITHOUT_CHECKSUM = 1
 # Spark, pyarrow and DuckDB pass by what begins with an underscore when they are given the directory itself.

@@ -16,8 +16,6 @@ from spark_projections.archive.journal_queries import archived_by_day, content_b
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.still_there import still_there
 
-__all__ = ["ExportGroup", "ExportPlan", "cut", "plan_export"]
-
 BYTES_PER_FILE = 256 << 20
 """A file with several slices is sorted in memory; one slice alone comes sorted from the database."""
 

@@ -17,8 +17,6 @@ from spark_projections.archive.locking import locked
 from spark_projections.archive.manifest import Manifest, newest_former, set_aside
 from spark_projections.engine.parallel import spread
 
-__all__ = ["Repaired", "repair_archive", "take_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Repaired:

@@ -32,8 +32,6 @@ from spark_projections.archive.journal_queries import autocommit, stored
 from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import NO_LIMITS, SCHEMA
 
-__all__ = ["Restored", "restore_archive"]
-
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 1.0
 _BATCH = 8192

@@ -21,8 +21,6 @@ from spark_projections.archive.journal_queries import (
     stored_rows,
 )
 
-__all__ = ["check_exported", "check_grown", "still_there"]
-
 
 def still_there(
     connection: SyncConnection, directory: Path, partition: ArchivedPartition, files: Sequence[ArchivedFile]

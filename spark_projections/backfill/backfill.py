@@ -32,20 +32,17 @@ from spark_projections.backfill.formats import (
     BadRow,
     FilePart,
     HistoricRow,
-    Mapped,
     event_of,
     file_parts,
     read_rows,
 )
-from spark_projections.backfill.mapping import CHUNK
+from spark_projections.backfill.mapping import CHUNK, Mapped
 from spark_projections.backfill.numbering import Numbering
 from spark_projections.backfill.spill import spill_directory
 from spark_projections.engine.parallel import PartFailed, parallelism, spark_failures, spread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-__all__ = ["Backfilled", "backfill"]
 
 _BYTES_PER_BUCKET = 32 << 20
 _MOST_BUCKETS = 256

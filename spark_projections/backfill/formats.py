@@ -29,8 +29,6 @@ from journal import (
 )
 from spark_projections.backfill.mapping import FIELDS, REQUIRED, Mapped
 
-__all__ = ["BadRow", "FilePart", "HistoricRow", "Mapped", "file_parts", "read_rows"]
-
 _BATCH = 4096
 _TEXTS = json.JSONDecoder(parse_int=str, parse_float=str)
 _SPACE = re.compile(r"[ \t\n\r]*")

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["CHUNK", "FIELDS", "REQUIRED", "Format", "Mapped"]
-
 CHUNK = 10_000
 """Events of a transaction."""
 

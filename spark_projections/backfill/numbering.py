@@ -9,8 +9,6 @@ from journal import Database, Row
 from journal.database import PLAN_ANEW
 from spark_projections.backfill.formats import BadRow, HistoricRow
 
-__all__ = ["Numbering"]
-
 _STANDS = """
 SELECT s.source_id, s.entity_type, s.seq_nr, s.db_timestamp FROM projections.sources AS s
 WHERE s.source_id = ANY ($1::text[])

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["spill_directory"]
-
 _PREFIX = "projections-backfill-"
 _LOCK = "_lock"
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from spark_projections.archive.export import Exported
     from spark_projections.archive.restore import Restored
 
-__all__ = ["Engine", "Master", "archive", "checked_dsn", "context_of", "counting"]
-
 Counted = Callable[[int, int], None]
 _PARTS = 20
 """How many lines of text there are for the whole, where there is no terminal."""

@@ -16,8 +16,6 @@ from spark_projections.cli.archive import Engine, Master, checked_dsn, context_o
 if TYPE_CHECKING:
     from spark_projections.backfill.backfill import Backfilled
 
-__all__ = ["backfill"]
-
 _FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".csv": "csv",

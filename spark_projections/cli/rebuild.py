@@ -38,8 +38,6 @@ from spark_projections.rebuilds.repairing import Comparison, repair, verify
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["rebuild"]
-
 _KNOWN = "SELECT projection_id, version FROM projections.projections WHERE name = $1"
 
 

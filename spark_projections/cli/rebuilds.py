@@ -14,8 +14,6 @@ from projections.terminal.commands import derived
 from projections.terminal.output import Answer, Columns, listing
 from spark_projections.rebuilds import bookkeeping
 
-__all__ = ["rebuilds"]
-
 _COLUMNS: Columns = {
     "projection": "projection", "slices": "slices", "state": "state", "started": "started_at", "kept in": "schema",
 }  # fmt: skip

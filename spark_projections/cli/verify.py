@@ -20,8 +20,6 @@ from spark_projections.rebuilds.comparing import Difference
 from spark_projections.rebuilds.refolding import EventOf
 from spark_projections.rebuilds.repairing import Comparison
 
-__all__ = ["APP", "compared", "definition_of", "verify"]
-
 APP = Opt(
     "Where the projection is defined; may be repeated. Not needed where NAME is MODULE:OBJECT.",
     "--app", "-a", metavar="MODULE[:OBJECT]",

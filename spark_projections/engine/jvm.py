@@ -25,20 +25,6 @@ from pathlib import Path
 
 from journal import ProjectionsError
 
-__all__ = [
-    "JAVA_VARIABLE",
-    "SUPPORTED",
-    "Gateway",
-    "Java",
-    "JavaNotFound",
-    "JvmFailed",
-    "UnsupportedJava",
-    "end_java",
-    "find_java",
-    "java_command",
-    "start_gateway",
-]
-
 JAVA_VARIABLE = "PROJECTIONS_JAVA"
 """Environment variable: ``system`` or ``wheel`` takes Java from there and from nowhere else."""
 

@@ -19,8 +19,6 @@ from journal import DatabaseError, ProjectionsError, hide_password
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["PartFailed", "parallelism", "spark_failures", "spread"]
-
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 

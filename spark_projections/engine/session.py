@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkTooOld", "spark_running", "spark_session"]
-
 LOCAL = "local[*,4]"
 """Every core of this machine, and four attempts for a task: ``local[*]`` gives up at the first failure."""
 

@@ -15,8 +15,6 @@ from asyncpg.pgproto.pgproto import (
 from journal import EventEnvelope, Origin
 from spark_projections.reading.batches import COLUMNS
 
-__all__ = ["envelopes"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _new_envelope = partial(tuple.__new__, EventEnvelope)  # without looking at each field, which is half the time
 

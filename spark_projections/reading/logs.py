@@ -13,8 +13,6 @@ from journal import Decode, EventEnvelope, Log, Origin
 from spark_projections.reading.batches import COLUMNS, Reading, read_batches, select_batches, statement
 from spark_projections.reading.envelopes import envelopes
 
-__all__ = ["ReadLog"]
-
 _DECODED_BY = ("serializer_id", "manifest", "metadata_serializer_id", "metadata_manifest")
 """What a decoder gets besides the columns of an event."""
 

@@ -16,27 +16,6 @@ from spark_projections.rebuilds.definition import WrittenTable
 from spark_projections.rebuilds.fence import Fence
 from spark_projections.rebuilds.shadow import schema_of, staged_columns
 
-__all__ = [
-    "FoldedParts",
-    "KeptRebuild",
-    "Rebuild",
-    "RebuiltTable",
-    "Wanted",
-    "beat",
-    "begin",
-    "cancel",
-    "drop_old",
-    "folded",
-    "kept",
-    "only_one",
-    "rebuilt_tables",
-    "transaction",
-    "unfinished",
-    "unfinished_parts",
-    "unfit_for_rename",
-    "whole",
-]
-
 _NO_LIMITS = """
 SELECT set_config(name, '0', TRUE) FROM pg_catalog.pg_settings
 WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout')

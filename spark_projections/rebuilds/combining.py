@@ -11,8 +11,6 @@ from spark_projections.rebuilds.definition import WrittenTable
 from spark_projections.rebuilds.shadow import combine, schema_of
 from spark_projections.rebuilds.verifying import compare_sums
 
-__all__ = ["combine_parts"]
-
 _LAST = """
 CREATE TABLE {schema}._last AS
 SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,

@@ -16,8 +16,6 @@ from journal.database import quote
 from projections.defining import Batch, Table, TableError
 from projections.running import Shape, TableWriter, ValueKind, read_shape
 
-__all__ = ["Difference", "Differences", "Rows"]
-
 # Columns that the database fills with something else each time: from a sequence, or by any volatile function.
 _FILLED = """
 SELECT a.attname::text AS name, coalesce(a.attnum = ANY (i.indkey::int2[]), FALSE) AS is_primary

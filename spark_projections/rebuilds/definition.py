@@ -19,8 +19,6 @@ from spark_projections.errors import NotRebuildable
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OURS = {"journal", "offsets", "projections", "spark_projections"}
 
-__all__ = ["WrittenTable", "fingerprint", "rebuildable", "tables_of"]
-
 
 class WrittenTable(NamedTuple):
     """A table that a projection writes."""

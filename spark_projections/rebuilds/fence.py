@@ -10,8 +10,6 @@ from journal import Log, NeedsPrimary, Session, now
 from journal.writers import NO_IMPORTS, Writer, look_at_writers, wait_for_writers
 from spark_projections.errors import NotRebuildable, RebuildFailed
 
-__all__ = ["Fence", "take_fence"]
-
 
 class Fence(NamedTuple):
     """

@@ -43,8 +43,6 @@ from spark_projections.rebuilds.definition import tables_of
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import ShadowWriter, schema_of
 
-__all__ = ["Job", "fold_part"]
-
 log = logging.getLogger("projections")
 
 _LOCK = "SELECT source_id, seq_nr, done FROM projections._lock_rebuild_part_v1($1, $2, $3)"

@@ -12,8 +12,6 @@ from spark_projections.rebuilds.bookkeeping import Rebuild
 from spark_projections.rebuilds.definition import fingerprint
 from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["Left", "left_behind", "mark_of", "refuse_a_second"]
-
 _NUMBER = "SELECT projection_id FROM projections.projections WHERE name = $1"
 
 

@@ -23,8 +23,6 @@ from spark_projections.rebuilds.bookkeeping import Rebuild, transaction
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
 
-__all__ = ["JournalSession", "JournalWentBack", "RebuiltFrom", "SliceCount"]
-
 # Of a journal of another system, sessions walk indexes; this reads all.
 _AS_A_WHOLE = """
 SELECT set_config(s.name, 'on', TRUE)

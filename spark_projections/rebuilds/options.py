@@ -9,8 +9,6 @@ from typing import Literal
 from journal import ALL_SLICES, SliceRange
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 
-__all__ = ["RebuildOptions", "RebuildProgress", "RebuildResult"]
-
 
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:

@@ -8,8 +8,6 @@ from typing import Any
 
 from projections.extras import from_extra
 
-__all__ = ["cloudpickle"]
-
 
 def cloudpickle() -> Any:
     """For what is not a part of a module: PySpark's copy, for its executors have that; else the package."""

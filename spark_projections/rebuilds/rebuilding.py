@@ -51,8 +51,6 @@ from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
-__all__ = ["rebuild"]
-
 log = logging.getLogger("projections")
 
 T = TypeVar("T")

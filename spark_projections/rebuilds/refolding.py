@@ -17,17 +17,6 @@ from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.journal import JournalSession
 
-__all__ = [
-    "LISTED",
-    "EventOf",
-    "Handled",
-    "Refolding",
-    "comparable",
-    "handled_until",
-    "parked_at",
-    "refolding",
-]
-
 LISTED = 100
 """What is listed of rows that differ, and of events that are left out."""
 

@@ -34,8 +34,6 @@ from spark_projections.rebuilds.refolding import (
 )
 from spark_projections.rebuilds.swapping import lock_tables
 
-__all__ = ["Comparison", "repair", "verify"]
-
 _PAGE = 1_000
 _SOURCES = """
 SELECT s.source_id FROM projections.sources AS s

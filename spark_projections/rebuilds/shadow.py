@@ -17,8 +17,6 @@ from projections.defining import Batch, ColumnOperation, Folded, Table, TableErr
 from projections.running import Column, Shape, TableWriter, ValueKind, encode_column, read_shape
 from spark_projections.rebuilds.definition import WrittenTable
 
-__all__ = ["ShadowWriter", "combine", "schema_of", "staged_columns"]
-
 
 def schema_of(rebuild_id: int) -> str:
     """The schema that a rebuild builds in."""

@@ -18,8 +18,6 @@ from spark_projections.errors import BEGIN_AGAIN, SwapRefused
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable, transaction
 from spark_projections.rebuilds.shadow import schema_of
 
-__all__ = ["copy_foreign_keys", "lock_tables", "swap", "try_with_lock", "users_of"]
-
 _PAUSE = 1.0
 """Seconds between two attempts."""
 

@@ -21,8 +21,6 @@ from spark_projections.rebuilds.journal import RebuiltFrom
 from spark_projections.rebuilds.refolding import Handled, refolding
 from spark_projections.rebuilds.shadow import schema_of
 
-__all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_sources"]
-
 _FOLDED = "SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice"
 _SOURCES = """
 SELECT s.source_id FROM projections.sources AS s

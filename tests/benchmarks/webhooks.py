@@ -23,9 +23,10 @@ from projections.webhooks.encryption import PlainCipher
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
+from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.run import run_webhooks
-from projections.webhooks.sender import HttpSender, Reply
+from projections.webhooks.sender import HttpSender
 from projections.webhooks.settings import DeliverySettings
 from projections.webhooks.signed_request import outgoing_of
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare

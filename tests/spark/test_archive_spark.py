@@ -20,7 +20,7 @@ from spark_projections.archive.export import export_archive
 from spark_projections.archive.history import read_history
 from spark_projections.archive.manifest import Manifest
 from spark_projections.backfill.backfill import Backfilled, backfill
-from spark_projections.backfill.formats import Mapped
+from spark_projections.backfill.mapping import Mapped
 from spark_projections.engine.parallel import PartFailed
 from spark_projections.reading.batches import COLUMNS, Reading, read_batches
 from tests.fixtures.commands import query

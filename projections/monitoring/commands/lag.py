@@ -28,8 +28,6 @@ from projections.terminal.output import (
     type_keys,
 )
 
-__all__ = ["lag"]
-
 By = Literal["projection", "range", "slice", "worker"]
 _By = Annotated[
     By | None,

@@ -20,8 +20,6 @@ from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import TokenFile
 
-__all__ = ["monitor"]
-
 _CONNECTIONS = ConnectionSettings(max_connections=5, application_name="slice-projections monitor")
 
 

@@ -15,8 +15,6 @@ from projections.extras import registered
 from projections.monitoring.registration import GROUP, Action, Ranges, Text
 from projections.monitoring.web.csrf import CrossSite
 
-__all__ = ["Actions"]
-
 _MAX_BODY = 8 * 1024
 """Bytes: a form has a few names."""
 

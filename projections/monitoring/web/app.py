@@ -24,8 +24,6 @@ with from_extra("monitor"):
     from starlette.staticfiles import StaticFiles
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["monitor_app"]
-
 _STATIC = Path(__file__).parent / "static"
 _RETRY = timedelta(seconds=1)
 """After which a browser connects again."""

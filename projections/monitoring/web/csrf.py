@@ -18,8 +18,6 @@ from starlette.responses import JSONResponse, Response
 
 from projections.http.cross_site import foreign, is_json
 
-__all__ = ["CrossSite"]
-
 _COOKIE = "projections_monitor"
 _TOKEN_HEADER = "x-csrf-token"  # noqa: S105 - a header's name
 _MARK_BYTES = 24

@@ -17,8 +17,6 @@ from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.monitoring.web import snapshot_json
 from projections.monitoring.web.history import LagHistory
 
-__all__ = ["Feed"]
-
 log = logging.getLogger("projections")
 
 _IDLE = timedelta(seconds=10)

@@ -13,8 +13,6 @@ from projections.monitoring.lag import ProjectionLag, RangeLag
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.web.history import LagHistory, Point
 
-__all__ = ["DEAD_LISTED", "LISTED", "bounds", "failure", "history", "live", "seconds", "shown"]
-
 DEAD_LISTED = 20
 """Dead letters that the page lists of one thing, such as a group; the others are counted."""
 

@@ -9,8 +9,6 @@ from projections.subscriptions.catching_up import HistoryProgress
 from projections.terminal.ages import age
 from projections.terminal.output import at, printable, values_of
 
-__all__ = ["history_notes", "history_values"]
-
 
 def history_notes(progress: Sequence[HistoryProgress]) -> Iterator[str]:
     """A line for each."""

@@ -15,8 +15,6 @@ from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, Columns, decided, listing, printable, table_of, values_of
 
-__all__ = ["dead"]
-
 _Number = Annotated[int, Arg("ID")]
 _SomeNumber = Annotated[int | None, Arg("[ID]")]
 _COLUMNS: Columns = {

@@ -34,8 +34,6 @@ from projections.terminal.output import (
     table_of,
 )
 
-__all__ = ["groups"]
-
 _ByRange = Annotated[bool, Opt("One line for each range of slices.", "--ranges")]
 _Start = From("Read events again from this time on.", "--from")
 _NUMBERS = ("lag", "cursor", "epoch")

@@ -13,8 +13,6 @@ from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Json, NotBefore
 from projections.terminal.output import Answer, appended, done, printable
 
-__all__ = ["publish"]
-
 _Publisher = Annotated[
     str,
     Opt(

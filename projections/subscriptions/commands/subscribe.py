@@ -14,8 +14,6 @@ from projections.terminal.options import json_object_of
 from projections.terminal.output import Answer, done, printable
 from projections.terminal.times import Time
 
-__all__ = ["subscribe"]
-
 _Contains = Opt(
     "Events whose payload contains these keys and values, nested ones too.",
     callback=json_object_of, metavar="JSON|-|@FILE",

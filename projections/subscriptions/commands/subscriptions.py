@@ -32,8 +32,6 @@ from projections.terminal.output import (
     values_of,
 )
 
-__all__ = ["subscriptions"]
-
 _LIST = """
 SELECT s.subscription_id, g.name AS group, coalesce(nullif(s.topics, '{}'), s.patterns) AS topics, s.entity_types,
     s.condition_id, c.sql AS condition, s.params::text AS params, s.expires_after, s.active_at, s.created_at,

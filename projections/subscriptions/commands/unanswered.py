@@ -14,8 +14,6 @@ from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, Columns, at, decided, listing, printable, shortened, values_of
 
-__all__ = ["waiting"]
-
 _WAITING = """
 SELECT u.unanswered_id, u.condition_id, c.sql AS condition, u.entity_type, u.source_id, u.seq_nr, u.topic,
     u.db_timestamp, u.set_apart_at, u.error, u.due

@@ -9,8 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 from projections.subscriptions.matched_event import MatchedEvent
 
-__all__ = ["Render", "ServerSentEvent", "as_json", "by_topic"]
-
 
 class ServerSentEvent(NamedTuple):
     """

@@ -13,8 +13,6 @@ from projections.http.asgi import Scope, Send, answer
 from projections.subscriptions.listening import LiveSubscription
 from projections.subscriptions.reading import MatchPlace
 
-__all__ = ["EventId", "Refused", "StreamRequest", "client_address"]
-
 _ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)

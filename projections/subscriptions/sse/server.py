@@ -26,8 +26,6 @@ from projections.subscriptions.sse.rendering import Render, as_json
 from projections.subscriptions.sse.request import Refused, StreamRequest, client_address
 from projections.subscriptions.sse.stream import StreamClient, spread
 
-__all__ = ["EventStream"]
-
 log = logging.getLogger("projections")
 
 T = TypeVar("T")

@@ -34,8 +34,6 @@ from projections.subscriptions.settings import StreamSettings
 from projections.subscriptions.sse.rendering import Render, ServerSentEvent
 from projections.subscriptions.sse.request import EventId, Refused
 
-__all__ = ["StreamClient", "spread"]
-
 log = logging.getLogger("projections")
 
 _PAGE = 100

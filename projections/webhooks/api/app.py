@@ -43,8 +43,6 @@ with from_extra("webhooks"):
     from starlette.responses import Response
     from starlette.routing import Route
 
-__all__ = ["OPERATIONS", "webhooks_app"]
-
 OPERATIONS: Sequence[Operation] = (
     *endpoint_operations,
     *message_operations,

@@ -24,8 +24,6 @@ from projections.webhooks.errors import InvalidSecret
 with from_extra("webhooks"):
     from starlette.requests import Request
 
-__all__ = ["Authenticate", "Caller", "TokenAuth"]
-
 _VERSION = b"pwt1"
 _SHORTEST_KEY = 32
 _SHORTEST_TOKEN = 16

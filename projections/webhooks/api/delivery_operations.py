@@ -25,8 +25,6 @@ from projections.webhooks.api.operations import (
 from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["delivery_operations"]
-
 delivery_operations = Operations("deliveries")
 _PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
 

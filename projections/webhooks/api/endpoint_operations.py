@@ -34,8 +34,6 @@ from projections.webhooks.signing import Secret, SigningKey, generate_secret, pa
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["EndpointView", "endpoint_operations"]
-
 endpoint_operations = Operations("endpoints")
 _PATH = "/v1/endpoints/{endpoint_id}"
 

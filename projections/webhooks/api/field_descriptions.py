@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["TAGS", "WORDS", "Word"]
-
 
 class Word(NamedTuple):
     """A name of a field or a parameter."""

@@ -22,8 +22,6 @@ from projections.webhooks.api.problems import Problem
 from projections.webhooks.encryption import Cipher
 from projections.webhooks.errors import own_errors
 
-__all__ = ["LimitedDatabase", "Once", "StoredAnswer"]
-
 KEPT_FOR = timedelta(hours=24)
 _AGAIN_AFTER = {"retry-after": "1"}
 _LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"

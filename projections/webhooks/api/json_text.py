@@ -21,8 +21,6 @@ from pydantic_core import from_json, to_jsonable_python
 from journal import RawJson
 from projections.webhooks.tenant_rows import HIDDEN
 
-__all__ = ["Member", "kept", "read_members", "write_json"]
-
 _LONGEST_INTEGER: Final = 400
 """Digits; a float has 309 at most. Python reads an integer in a time that grows with the square of its length."""
 

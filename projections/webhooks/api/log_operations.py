@@ -26,8 +26,6 @@ from projections.webhooks.log import (
 from projections.webhooks.messages import MESSAGE, message_of
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["log_operations", "metrics_operations"]
-
 log_operations = Operations("log")
 metrics_operations = Operations("metrics")
 _OF_ENDPOINT = "/v1/endpoints/{endpoint_id}/attempts"

@@ -12,8 +12,6 @@ from projections.webhooks.api.problems import Problem
 from projections.webhooks.messages import send
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["message_operations"]
-
 message_operations = Operations("messages")
 
 # Its source is locked until this transaction ends: a row that another one wrote was there before.

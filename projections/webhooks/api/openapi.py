@@ -16,8 +16,6 @@ from projections.webhooks.api.field_descriptions import TAGS, WORDS
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import ProblemBody
 
-__all__ = ["openapi_document"]
-
 _ALWAYS = (401, 403, 414, 429, 431, 500, 503)
 _LATER = (409, 429, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)

@@ -26,25 +26,6 @@ from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
 
-__all__ = [
-    "Body",
-    "Call",
-    "ListPage",
-    "NoBody",
-    "Operation",
-    "Operations",
-    "PageQuery",
-    "Query",
-    "Services",
-    "Tenant",
-    "Time",
-    "View",
-    "Word",
-    "Words",
-    "check_tenants",
-    "without_defaults",
-]
-
 LONGEST_WORD = 255
 _PARAMETER = re.compile(r"{(\w+)}")
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})"')  # proxies that compress make it a weak one

@@ -26,8 +26,6 @@ from projections.webhooks.errors import InvalidEndpoint, InvalidSchedule
 with from_extra("webhooks"):
     from starlette.responses import Response
 
-__all__ = ["FieldProblem", "Problem", "ProblemBody", "problem_of", "problem_response", "unfit"]
-
 _LOG = logging.getLogger("projections.webhooks.api")
 
 _CANCELLED = "57014"

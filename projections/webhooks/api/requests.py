@@ -24,8 +24,6 @@ from projections.webhooks.api.problems import FieldProblem, Problem, unfit
 with from_extra("webhooks"):
     from starlette.requests import ClientDisconnect, Request
 
-__all__ = ["read_call"]
-
 _CHALLENGE = {"www-authenticate": "Bearer"}
 _DEEPEST = 50
 _MOST_BYTES = 131_072

@@ -23,8 +23,6 @@ from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["schedule_operations"]
-
 schedule_operations = Operations("schedules")
 _PATH = "/v1/schedules/{schedule_id}"
 

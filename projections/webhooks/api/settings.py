@@ -6,8 +6,6 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ApiSettings"]
-
 _NONE = timedelta(0)
 
 

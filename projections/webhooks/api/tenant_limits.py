@@ -15,8 +15,6 @@ from journal import Database
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.fair_shares import Shares
 
-__all__ = ["TenantLimits"]
-
 _BYTES = 16_384
 """Of a body: each counts as one request more."""
 _REMEMBERED = 10_000

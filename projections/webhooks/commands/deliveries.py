@@ -39,8 +39,6 @@ from projections.webhooks.deliveries import (
 )
 from projections.webhooks.log import AttemptsRequest, PostgresLog
 
-__all__ = ["dead", "deliveries"]
-
 _MOST = 1000
 """Dead letters are counted up to this number, before somebody is asked about them."""
 

@@ -43,8 +43,6 @@ from projections.webhooks.run import run_webhooks
 from projections.webhooks.sender import HOST_LIMIT, HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
 
-__all__ = ["deliver"]
-
 log = logging.getLogger("projections")
 
 _ALSO = 8

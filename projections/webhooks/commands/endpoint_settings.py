@@ -15,8 +15,6 @@ from projections.terminal.options import json_object_of
 from projections.webhooks.endpoints import Ordering
 from projections.webhooks.retry_policy import RetryPolicy, parse_policy
 
-__all__ = ["Settings"]
-
 _NONE = "none"
 _DURATION = Duration()
 _POLICY = ("retry", "timeout", "disable_after_failures", "disable_after", "policy")

@@ -37,8 +37,6 @@ from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_o
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
 
-__all__ = ["endpoints"]
-
 _Reason = Annotated[str | None, Opt("Why, for those who look at it.", metavar="TEXT")]
 _SecretFile = Annotated[str | None, Opt("A secret of your own: whsec_..., or whsk_...", metavar="FILE|-")]
 

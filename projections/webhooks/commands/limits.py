@@ -15,8 +15,6 @@ from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer, Columns, listing
 from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 
-__all__ = ["limits"]
-
 _TIMES = {"timeout", "pause", "breaker_pause"}
 _Least = Annotated[
     str | None, Opt("The smallest value; none: what the library allows.", metavar="DURATION|N|none")

@@ -20,8 +20,6 @@ from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.commands.options import secret_of
 from projections.webhooks.receiver import Received, Receiver, Totals
 
-__all__ = ["listen"]
-
 _KEPT = 1
 
 

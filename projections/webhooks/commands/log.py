@@ -33,8 +33,6 @@ from projections.webhooks.log import (
     PostgresLog,
 )
 
-__all__ = ["ATTEMPT_COLUMNS", "attempt_values", "attempts", "events"]
-
 _SAME = {"event": "event_ids", "endpoint": "endpoint_ids", "tenant": "tenants"}
 """Columns that say the same in each line where one value of a filter is given."""
 

@@ -19,8 +19,6 @@ from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, Postgre
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, granularity_of
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
-__all__ = ["metrics", "stats"]
-
 _DIMENSIONS = tuple("endpoint" if one == "endpoint_id" else one for one in ATTEMPT_DIMENSIONS)
 _OF_ATTEMPTS = ("count", "successful_count", "failed_count", "error_rate", "avg_attempt_number")
 _OF_EVENTS = ("count", "rate")

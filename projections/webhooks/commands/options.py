@@ -15,8 +15,6 @@ from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.tenant_rows import TenantRows
 
-__all__ = ["Addresses", "EndpointId", "OneEndpoint", "secret_of", "whole_endpoint_id", "whole_id"]
-
 EndpointId = Annotated[str, Arg("ENDPOINT")]
 OneEndpoint = Annotated[str | None, Opt("For this one alone.", "--endpoint", metavar="ENDPOINT")]
 

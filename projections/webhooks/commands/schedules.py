@@ -27,8 +27,6 @@ from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id
 from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule, Schedules
 
-__all__ = ["schedules"]
-
 _ScheduleId = Annotated[str, Arg("SCHEDULE")]
 
 

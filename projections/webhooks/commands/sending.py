@@ -15,8 +15,6 @@ from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.messages import send as send_message
 
-__all__ = ["send"]
-
 
 def _labels(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
     labels = []

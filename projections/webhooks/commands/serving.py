@@ -17,8 +17,6 @@ from projections.terminal.long_running import Pgbouncer, TokenFile
 from projections.webhooks.commands.options import Addresses
 from projections.webhooks.encryption import cipher_from_environment
 
-__all__ = ["serve"]
-
 _OPEN_PATHS = frozenset({"/", "/openapi.json"})
 """What tells no more than what the API can do."""
 

@@ -18,8 +18,6 @@ from projections.webhooks.retry_policy import is_success
 from projections.webhooks.sender import HttpSender
 from projections.webhooks.signed_request import request_to
 
-__all__ = ["test", "verify"]
-
 _TOPIC = "webhooks.test"
 
 

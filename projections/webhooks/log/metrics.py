@@ -18,21 +18,6 @@ from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.records import checked_text
 from projections.webhooks.tenant_rows import DESCRIBED
 
-__all__ = [
-    "ATTEMPT_DIMENSIONS",
-    "ATTEMPT_MEASURES",
-    "EVENT_DIMENSIONS",
-    "EVENT_MEASURES",
-    "ROW_LIMIT",
-    "BucketCounts",
-    "DataPoint",
-    "Metrics",
-    "MetricsQuery",
-    "MetricsRequest",
-    "metrics_of",
-    "query_of",
-]
-
 _WRITTEN = re.compile(r"(\d{1,3})([smhdwM])", re.ASCII)
 _MOST: Final = {"s": 60, "m": 60, "h": 24, "d": 31, "w": 4, "M": 12}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

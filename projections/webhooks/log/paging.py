@@ -24,20 +24,6 @@ from journal import DatabaseWentBack, Generation
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.records import AttemptsRequest, ListRequest, LogPage
 
-__all__ = [
-    "ATTEMPTS",
-    "EVENTS",
-    "LONGEST",
-    "LOOKED",
-    "VERSION",
-    "Cursors",
-    "PagePlace",
-    "RowStep",
-    "Walk",
-    "page_of",
-    "walk_of",
-]
-
 VERSION: Final = 3
 LONGEST: Final = 512
 """Characters: an id has at most 255 bytes."""

@@ -31,8 +31,6 @@ from projections.webhooks.log.records import (
     checked_text,
 )
 
-__all__ = ["PostgresLog"]
-
 _PAGE = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
 _LIST_EVENTS = f"SELECT * FROM projections._list_logged_events_v1({_PAGE}, $14)"
 _LIST_ATTEMPTS = (

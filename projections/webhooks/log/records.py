@@ -10,20 +10,6 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
 
-__all__ = [
-    "DEFAULT_LIMIT",
-    "MOST_ROWS",
-    "AttemptWithEvent",
-    "AttemptsRequest",
-    "EventsRequest",
-    "ListRequest",
-    "LogPage",
-    "LoggedAttempt",
-    "LoggedEvent",
-    "Status",
-    "checked_text",
-]
-
 Status: TypeAlias = Literal["success", "failed"]
 
 T = TypeVar("T")

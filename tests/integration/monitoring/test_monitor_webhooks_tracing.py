@@ -18,7 +18,8 @@ from projections.subscriptions import publish
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
-from projections.webhooks.sender import HttpSender, Outgoing, Reply
+from projections.webhooks.response_reading import Reply
+from projections.webhooks.sender import HttpSender, Outgoing
 from projections.webhooks.tracing import TracedSender
 from tests.fixtures.attempts import reply
 from tests.fixtures.projections import settings as run_settings

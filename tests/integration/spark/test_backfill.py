@@ -14,7 +14,8 @@ import pytest
 
 from journal import Database, append
 from spark_projections.backfill.backfill import Backfilled, backfill
-from spark_projections.backfill.formats import BadRow, Mapped
+from spark_projections.backfill.formats import BadRow
+from spark_projections.backfill.mapping import Mapped
 from spark_projections.engine.parallel import PartFailed
 from tests.fixtures.backfill import PAYLOAD, START, load, record, sources, write
 from tests.fixtures.journal import event, stored

@@ -13,7 +13,8 @@ from journal import ConnectionSettings, Database, DatabaseError, InvalidValue, N
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.sender import HttpSender, Reply
+from projections.webhooks.response_reading import Reply
+from projections.webhooks.sender import HttpSender
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond, unused_port
 from tests.fixtures.webhook_delivery import (

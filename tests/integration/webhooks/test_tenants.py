@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from journal import Database
-from projections.webhooks.sender import HttpSender, NotSentError, Outgoing, Reply
+from projections.webhooks.response_reading import Reply
+from projections.webhooks.sender import HttpSender, NotSentError, Outgoing
 from tests.fixtures.files import no_files
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import RawServer, hang, respond

@@ -12,7 +12,8 @@ import pytest
 from journal import Database
 from projections.webhooks.api import ApiSettings, webhooks_app
 from projections.webhooks.receiver import Receiver
-from projections.webhooks.sender import HttpSender, NotSentError, Reply
+from projections.webhooks.response_reading import Reply
+from projections.webhooks.sender import HttpSender, NotSentError
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, respond
 from tests.fixtures.webhook_delivery import LOCAL, hook

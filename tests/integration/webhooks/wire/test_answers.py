@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from projections.webhooks.failure_codes import CODES
 from projections.webhooks.retry_policy import is_success
-from projections.webhooks.sender import CODES
 from tests.fixtures.raw_server import (
     RawServer,
     drip,

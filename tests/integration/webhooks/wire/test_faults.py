@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from projections.webhooks.sender import CODES, FAILURES
+from projections.webhooks.failure_codes import CODES, FAILURES
 from tests.fixtures.certificates import Certificate
 from tests.fixtures.names import Names
 from tests.fixtures.raw_server import (
