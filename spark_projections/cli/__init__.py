@@ -1,6 +1,6 @@
 """The commands of batches."""
 
-from projections.terminal.command_group import LazyCommand
+from projections.terminal import LazyCommand
 
 __all__ = ["COMMANDS"]
 

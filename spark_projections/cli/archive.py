@@ -16,11 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journal import Session
 from journal.embedded import database_dsn
 from projections.extras import from_extra
-from projections.terminal.command_group import CommandGroup
-from projections.terminal.commands import Arg, Dsn, Opt, derived
-from projections.terminal.connection import visit
-from projections.terminal.options import check_no_address
-from projections.terminal.output import Answer, printable, values_of
+from projections.terminal import (
+    Answer,
+    Arg,
+    CommandGroup,
+    Dsn,
+    Opt,
+    check_no_address,
+    derived,
+    printable,
+    values_of,
+    visit,
+)
 from spark_projections.engine.session import spark_running
 
 if TYPE_CHECKING:

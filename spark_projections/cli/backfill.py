@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from projections.extras import from_extra
-from projections.terminal.commands import Arg, Dsn, Opt, derived
-from projections.terminal.output import Answer
+from projections.terminal import Answer, Arg, Dsn, Opt, derived
 from spark_projections.backfill.mapping import CHUNK, FIELDS, Format, Mapped
 from spark_projections.cli.archive import Engine, Master, checked_dsn, context_of, counting
 

@@ -20,10 +20,25 @@ from journal import ALL_SLICES, ConnectionSettings, Database, Session, SliceRang
 from projections.defining import Projection
 from projections.durations import Duration
 from projections.extras import from_extra
-from projections.terminal.command_group import INTERRUPTED
-from projections.terminal.commands import Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
-from projections.terminal.connection import Sides, connected, connected_journal, sides, visit_database
-from projections.terminal.output import Answer, counted, picked, printable, table_of_values
+from projections.terminal import (
+    INTERRUPTED,
+    Answer,
+    Dsn,
+    Journal,
+    JournalPrimary,
+    Opt,
+    ReadSide,
+    Sides,
+    connected,
+    connected_journal,
+    counted,
+    derived,
+    picked,
+    printable,
+    sides,
+    table_of_values,
+    visit_database,
+)
 from spark_projections.cli.archive import Master, context_of
 from spark_projections.cli.verify import APP, compared, definition_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java

@@ -9,9 +9,7 @@ import click
 
 import offsets
 from journal import OwnedSession, Session
-from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import derived
-from projections.terminal.output import Answer, Columns, listing
+from projections.terminal import Answer, Columns, ListGroup, derived, listing
 from spark_projections.rebuilds import bookkeeping
 
 _COLUMNS: Columns = {

@@ -11,10 +11,19 @@ import click
 from journal import Database
 from journal.suggestions import did_you_mean
 from projections.defining import projection_of
-from projections.terminal.command_group import ComparingCommand
-from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Answer, Columns, counted, picked, printable, shortened, table_of
-from projections.terminal.targets import load_projections
+from projections.terminal import (
+    Answer,
+    Columns,
+    ComparingCommand,
+    Opt,
+    counted,
+    derived,
+    load_projections,
+    picked,
+    printable,
+    shortened,
+    table_of,
+)
 from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.comparing import Difference
 from spark_projections.rebuilds.refolding import EventOf
