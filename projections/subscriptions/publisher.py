@@ -8,7 +8,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from types import TracebackType
@@ -17,6 +16,7 @@ from uuid import UUID
 
 from journal import Appended, Database, ProjectionsError, uuid7
 from journal.database import Fault, fault_of
+from journal.service import AT_ONCE, WHEN_WOKEN, Service
 from projections.subscriptions.errors import PublishFailed
 from projections.subscriptions.publishing import (
     DEFAULT_PUBLISHER,
@@ -72,12 +72,15 @@ class Publisher:
         self._settings = settings or PublisherSettings()
         self._waiting: deque[_Waiting] = deque()
         self._turn = asyncio.Lock()
-        self._changed = asyncio.Event()
         self._room = asyncio.Event()
-        self._closing = False
         self._flushing = 0
+        self._gathers_until: float | None = None
         self._failing_since: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._service = Service(
+            f"publisher {name}", self._store_some, restart=self._settings.restart.delay, failed=self._tell_failure,
+            goes_on=lambda: bool(self._waiting) or not self._is_closing,
+        )  # fmt: skip
+        self._task: asyncio.Task[bool] | None = None
         self._lost = 0
         self._first_error: Exception | None = None
 
@@ -116,13 +119,13 @@ class Publisher:
             topic, payload, metadata, event_id or new_event_id(), subscription_id, not_before, traceparent
         )
         row = publication.row()
-        if len(self._waiting) < self._settings.buffer and not self._closing and not self._turn.locked():
+        if len(self._waiting) < self._settings.buffer and not self._is_closing and not self._turn.locked():
             return self._accept(row)
         async with self._turn:  # those who wait for room are served in their order
-            while len(self._waiting) >= self._settings.buffer and not self._closing:
+            while len(self._waiting) >= self._settings.buffer and not self._is_closing:
                 self._room.clear()
                 await self._room.wait()
-            if self._closing:
+            if self._is_closing:
                 raise PublishFailed(f"publisher {self._name!r} is closed: nothing was accepted")
             return self._accept(row)
 
@@ -130,10 +133,14 @@ class Publisher:
         stored: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(row, stored))
         if self._task is None:
-            self._task = asyncio.create_task(self._store_all())
+            self._task = asyncio.create_task(self._service.run())
         if len(self._waiting) == 1 or len(self._waiting) >= self._settings.batch:
-            self._changed.set()
+            self._service.wake()
         return AcceptedPayload(stored)
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._service.stopping.is_set()
 
     async def flush(self) -> None:
         """
@@ -145,7 +152,7 @@ class Publisher:
         lost = self._lost
         if self._waiting:
             self._flushing += 1
-            self._changed.set()
+            self._service.wake()
             try:
                 await asyncio.wait([self._waiting[-1].stored])
             finally:
@@ -160,8 +167,7 @@ class Publisher:
         Raises:
             PublishFailed: Something that was accepted, at any time, could not be stored.
         """
-        self._closing = True
-        self._changed.set()
+        self._service.stop()
         self._room.set()
         if self._task is not None:
             await asyncio.shield(self._task)
@@ -190,35 +196,34 @@ class Publisher:
                 raise
             log.error("%s", failed, extra={"action": "publish_failed", "publisher": self._name})  # noqa: TRY400 - one line
 
-    async def _store_all(self) -> None:
-        while True:
-            while not self._waiting:
-                if self._closing:
-                    return
-                self._changed.clear()
-                await self._changed.wait()
-            await self._gather()
-            # They count as waiting until they are stored: the buffer bounds all that is held.
-            batch = list(islice(self._waiting, self._settings.batch))
-            await self._store(batch)
-            for _ in batch:
-                self._waiting.popleft()
-            self._room.set()
+    async def _store_some(self) -> float:
+        """Store a batch; after one whose outcome is unknown too: what it has stored is found by its ids."""
+        if not self._waiting:
+            return WHEN_WOKEN
+        if (pause := self._gathers_for()) > 0:
+            return pause
+        await self._store(list(islice(self._waiting, self._settings.batch)))
+        self._gathers_until = None
+        return AT_ONCE
 
-    async def _gather(self) -> None:
-        """Wait for more, but not for long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.within.total_seconds()):
-                while len(self._waiting) < self._settings.batch and not (self._closing or self._flushing):
-                    self._changed.clear()
-                    await self._changed.wait()
+    def _gathers_for(self) -> float:
+        """Seconds to wait for more."""
+        if len(self._waiting) >= self._settings.batch or self._flushing or self._is_closing:
+            return 0
+        now = asyncio.get_running_loop().time()
+        self._gathers_until = self._gathers_until or now + self._settings.within.total_seconds()
+        return self._gathers_until - now
 
     async def _store(self, batch: Sequence[_Waiting]) -> None:
-        """Store a batch; what is at fault fails alone."""
+        """Store a batch in one transaction; what is at fault fails alone. Raises what may pass."""
         try:
-            appended = await self._persist([waiting.row for waiting in batch])
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
-            if len(batch) == 1 or _is_passing(error) or fault_of(error) is not Fault.EVENT:
+            async with asyncio.timeout(_PATIENCE), self._database.session() as session:
+                appended = await publish_rows(session, self._name, [waiting.row for waiting in batch])
+        except Exception as error:
+            is_passing = _is_passing(error)
+            if is_passing and self._has_patience():
+                raise
+            if is_passing or len(batch) == 1 or fault_of(error) is not Fault.EVENT:
                 self._fail(batch, error)
                 return
             half = len(batch) // 2
@@ -228,6 +233,18 @@ class Publisher:
         self._failing_since = None
         for waiting, place in zip(batch, appended, strict=True):
             waiting.stored.set_result(place)
+        self._forget(batch)
+
+    def _has_patience(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        self._failing_since = self._failing_since or now
+        return now - self._failing_since < self._settings.patience.total_seconds()
+
+    def _forget(self, batch: Sequence[_Waiting]) -> None:
+        """They were the first of those that wait; until now they counted, for the buffer bounds all that is held."""
+        for _ in batch:
+            self._waiting.popleft()
+        self._room.set()
 
     def _fail(self, batch: Sequence[_Waiting], error: Exception) -> None:
         self._lost += len(batch)
@@ -239,31 +256,14 @@ class Publisher:
         for waiting in batch:
             waiting.stored.set_exception(error)
             waiting.stored.exception()  # or asyncio complains of an error that nobody saw: close() tells
+        self._forget(batch)
 
-    async def _persist(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Appended]:
-        """
-        Store rows, in one transaction, again and again while what fails may pass.
-
-        Where the outcome of a try is unknown the next one finds what it has stored, by the ids.
-        """
-        loop, failures = asyncio.get_running_loop(), 0
-        while True:
-            try:
-                async with asyncio.timeout(_PATIENCE), self._database.session() as session:
-                    return await publish_rows(session, self._name, rows)
-            except (ProjectionsError, TimeoutError) as error:
-                if not _is_passing(error):
-                    raise
-                self._failing_since = self._failing_since or loop.time()
-                if loop.time() - self._failing_since >= self._settings.patience.total_seconds():
-                    raise
-                failures += 1
-                delay = self._settings.restart.delay(failures).total_seconds()
-                log.warning(
-                    "publisher %s: trying again in %.1f s: %s", self._name, delay, error,
-                    extra={"action": "publish_again", "publisher": self._name},
-                )  # fmt: skip
-                await asyncio.sleep(delay)
+    def _tell_failure(self, error: Exception) -> None:
+        log.warning(
+            "publisher %s: trying again in about %.1f s: %s",
+            self._name, self._settings.restart.pause(self._service.failures).total_seconds(), error,
+            extra={"action": "publish_again", "publisher": self._name},
+        )  # fmt: skip
 
 
 def _is_passing(error: Exception) -> bool:
@@ -272,7 +272,8 @@ def _is_passing(error: Exception) -> bool:
 
     Whether the batch was stored is unknown then; doing it again is safe.
     """
-    return isinstance(error, TimeoutError) or fault_of(error) in {Fault.BATCH, Fault.DATABASE}
+    foreseen = isinstance(error, ProjectionsError) and fault_of(error) in {Fault.BATCH, Fault.DATABASE}
+    return foreseen or isinstance(error, TimeoutError)
 
 
 def new_event_id() -> UUID:

@@ -95,7 +95,7 @@ class _Deliverer:
                 await stack.enter_async_context(self._database.listen(_CHANNEL, self._heard))
             stack.push_async_callback(self._session.close_within, self._patience)
             tasks = await stack.enter_async_context(
-                running(self._claiming.run(), self._outcomes.keep_storing(), stop.wait())
+                running(self._claiming.run(), self._outcomes.run(), stop.wait())
             )
             claiming, storing, *_ = tasks
             try:
@@ -231,7 +231,8 @@ class _Deliverer:
         if self._in_flight:
             await asyncio.wait(self._in_flight, timeout=self._settings.grace.total_seconds())
         await end(*self._in_flight)
-        await self._outcomes.flush(storing)
+        self._outcomes.stop()
+        await asyncio.wait([storing])
 
 
 _LATER = timedelta(seconds=2)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from journal import Database, DatabaseError
 from journal.database import Fault, fault_of
+from journal.service import AT_ONCE, WHEN_WOKEN, Service
 from journal.tasks import end
 from projections.webhooks.claims import Claimed, Outcome, finish
 from projections.webhooks.delivery_observer import DeliveryObserver
@@ -47,50 +49,40 @@ class Outcomes:
         self._waiting: list[tuple[Claimed, Outcome]] = []
         self._storing: list[tuple[Claimed, Outcome]] = []
         self._apart: set[asyncio.Task[None]] = set()
-        self._some = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
+        # Stopped, it goes on until all are stored, for as long as their leases may last.
+        self._service = Service(
+            "outcomes of webhooks", self._store_some, restart=settings.restart.delay, failed=_raise,
+            goes_on=self._goes_on, grace=settings.grace.total_seconds(),
+        )  # fmt: skip
+        self.stop = self._service.stop
 
     def add(self, claimed: Claimed, outcome: Outcome) -> None:
         """Have one stored soon."""
         self._waiting.append((claimed, outcome))
-        self._empty.clear()
-        self._some.set()
+        self._service.wake()
 
-    async def flush(self, storing: asyncio.Task[None]) -> None:
-        """Wait until all are stored, for as long as their leases may last; not if nobody stores any more."""
-        empty = asyncio.create_task(self._empty.wait())
-        await asyncio.wait(
-            {empty, storing},
-            timeout=self._settings.grace.total_seconds(),
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        await end(empty)
-        if not self._empty.is_set():
-            log.warning(
-                "%d outcomes of webhooks were not stored: their deliveries come back when their leases are over",
-                len(self._waiting) + len(self._storing), extra={"action": "outcomes_lost"},
-            )  # fmt: skip
-
-    async def keep_storing(self) -> None:
-        """Store what is added, until cancelled."""
+    async def run(self) -> None:
+        """Store what is added, until all is stored after :meth:`stop`."""
         try:
-            await self._keep_storing()
+            if not await self._service.run():
+                log.warning(
+                    "%d outcomes of webhooks were not stored: their deliveries come back when their leases are over",
+                    len(self._waiting) + len(self._storing), extra={"action": "outcomes_lost"},
+                )  # fmt: skip
         finally:
             await end(*self._apart)
 
-    async def _keep_storing(self) -> None:
-        while True:
-            await self._some.wait()
-            self._storing = self._waiting[:_FINISHED_TOGETHER]
-            del self._waiting[:_FINISHED_TOGETHER]
-            if not self._storing:
-                self._some.clear()
-                if not self._apart:
-                    self._empty.set()
-                continue
-            await self._store_and_tell(self._storing)
-            self._storing = []
+    def _goes_on(self) -> bool:
+        return bool(self._waiting or self._storing or self._apart) or not self._service.stopping.is_set()
+
+    async def _store_some(self) -> float:
+        self._storing = self._waiting[:_FINISHED_TOGETHER]
+        del self._waiting[:_FINISHED_TOGETHER]
+        if not self._storing:
+            return WHEN_WOKEN
+        await self._store_and_tell(self._storing)
+        self._storing = []
+        return AT_ONCE
 
     async def _store_and_tell(self, several: Sequence[tuple[Claimed, Outcome]]) -> None:
         endpoints = {claimed.endpoint_id for claimed, _ in several}
@@ -116,7 +108,7 @@ class Outcomes:
 
     def _apart_ended(self, task: asyncio.Task[None]) -> None:
         self._apart.discard(task)
-        self._some.set()
+        self._service.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("outcomes were not stored", exc_info=error, extra={"action": "outcomes_lost"})
 
@@ -155,3 +147,7 @@ class Outcomes:
             )  # fmt: skip
             return set()
         return {held for outcome in outcomes for held in await self._store([outcome])}
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

@@ -49,6 +49,9 @@ $$ BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END 
 CREATE TRIGGER refuse BEFORE INSERT ON projections.webhook_log_ids FOR EACH ROW WHEN (NEW.kind = 'attempt')
 EXECUTE FUNCTION refuse()
 """
+COUNTED = "CREATE SEQUENCE tries;" + REFUSE.replace(
+    "BEGIN RAISE", "BEGIN PERFORM nextval('public.tries'); RAISE"
+)
 QUICK = timedelta(milliseconds=500)
 USED_UP = "SELECT sum(attempts) FROM projections.webhook_deliveries"
 ACCEPT = "DROP TRIGGER refuse ON projections.webhook_log_ids"
@@ -184,12 +187,9 @@ class TestDatabase:
             gate = Gate(sender, after=True)
             await hook(database, server.url)
             (event_id,) = await sent(database)
-            await execute(database, "CREATE SEQUENCE tries")
             async with delivering(database, gate):
                 await gate.reached.get()
-                await execute(
-                    database, REFUSE.replace("BEGIN RAISE", "BEGIN PERFORM nextval('public.tries'); RAISE")
-                )
+                await execute(database, COUNTED)
                 gate.after.set()
                 await until(database, "SELECT last_value >= 3 FROM tries")
                 await execute(database, ACCEPT)
@@ -316,6 +316,24 @@ class TestDatabase:
                 proxy.go_on()
 
         assert await states(database) == ["leased"]
+
+    async def test_a_stop_waits_for_outcomes_no_longer_than_its_grace(
+        self, database: Database, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender:
+            gate = Gate(sender, after=True)
+            await hook(database, server.url)
+            await sent(database)
+            await execute(database, COUNTED)
+            options = settings(grace=timedelta(milliseconds=300))
+            async with delivering(database, gate, settings=options) as running:
+                await gate.reached.get()
+                gate.after.set()
+                await until(database, "SELECT is_called FROM tries")
+                await running.stop()
+
+        assert await states(database) == ["leased"]
+        assert "1 outcomes of webhooks were not stored: their deliveries come back" in caplog.text
 
 
 async def test_a_second_tenant_sees_nothing_of_the_first_one_s_faults(database: Database) -> None:
