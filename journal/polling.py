@@ -22,7 +22,9 @@ from journal.database.generation import Generation
 from journal.entity_types import EntityTypes
 from journal.errors import NeedsPrimary
 from journal.log import Log, as_log
+from journal.service import Pace
 from journal.standby import NEEDS_PRIMARY, PollAnswer, StandbyPolls, patience
+from journal.tasks import happens
 
 CHANNEL = "projections_appended"
 
@@ -143,7 +145,8 @@ class WritersPoller:
     def __init__(self, database: Database | Log, pacing: PollPacing | None = None) -> None:
         journal = as_log(database)
         self._database, self._query = journal.database, journal.queries.poll
-        self._pacing = pacing or PollPacing()
+        pacing = pacing or PollPacing()
+        self._pace = Pace(pacing.shortest, pacing.longest)
         self._users: list[tuple[PollPacing, bool]] = []
         self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
@@ -160,7 +163,6 @@ class WritersPoller:
         self._generations = 0
         self._back_to: list[datetime] = []
         self._asked_at = 0.0
-        self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
         self._numbers: dict[str, int] = {}
         self._row: (
@@ -207,7 +209,7 @@ class WritersPoller:
         """Poll as often as the quickest of its users wants, and listen to notifications while one of them does."""
         user, begins = (pacing, listen), listen and not self._is_listening
         self._users.append(user)
-        self._pace()
+        self._set_pace()
         self.wake()
         try:
             if begins:
@@ -215,7 +217,7 @@ class WritersPoller:
             yield
         finally:
             self._users.remove(user)
-            self._pace()
+            self._set_pace()
             if listen and not self._is_listening:
                 # Another may begin while this one ends.
                 ended, self._listening = self._listening, AsyncExitStack()
@@ -225,11 +227,10 @@ class WritersPoller:
     def _is_listening(self) -> bool:
         return any(listen for _, listen in self._users)
 
-    def _pace(self) -> None:
+    def _set_pace(self) -> None:
         if self._users:
             wanted = [pacing for pacing, _ in self._users]
-            self._pacing = PollPacing(min(one.shortest for one in wanted), min(one.longest for one in wanted))
-            self._pause = self._pacing.shortest.total_seconds()
+            self._pace = Pace(min(one.shortest for one in wanted), min(one.longest for one in wanted))
 
     async def look(
         self,
@@ -282,15 +283,12 @@ class WritersPoller:
         self._covered.discard(who)
 
     async def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        remaining = self._polled_at + self._pause - loop.time()
+        remaining = self._polled_at + self._pace.pause - asyncio.get_running_loop().time()
         if remaining > 0:
-            try:
-                await asyncio.wait_for(self._woken.wait(), remaining)
-            except TimeoutError:
-                self._pause = min(self._pause * 2, self._pacing.longest.total_seconds())
+            if await happens(self._woken, remaining):
+                self._pace.quicken()
             else:
-                self._pause = self._pacing.shortest.total_seconds()
+                self._pace.slow_down()
         self._woken.clear()
 
     async def _ask(
@@ -359,7 +357,7 @@ class WritersPoller:
         self._polled_at = asyncio.get_running_loop().time()
         numbers = dict(zip(asked, row.get("numbers") or (), strict=False))
         if any(newest.values()) or numbers != self._numbers:
-            self._pause = self._pacing.shortest.total_seconds()
+            self._pace.quicken()
         self._numbers = numbers
         for heard, number in list(hearing.items()):
             heard(Polled(asked_at, Generation.of(row), numbers.get(number)))
