@@ -17,7 +17,7 @@ from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
-from projections.errors import ProjectionsError
+from journal import ProjectionsError
 
 __all__ = ["KINDS", "Audit", "Finding", "History", "InvalidHistory", "Kind"]
 
@@ -161,11 +161,11 @@ class History:
                 self._compare_part(committed.records(part), handled.records(part), audits)
                 continue
             with ExitStack() as stack:
-                finer = [stack.enter_context(_Parts(split + 1)) for _ in range(2)]
-                for whole, parts in zip((committed, handled), finer, strict=True):
-                    for record in whole.records(part):
-                        parts.add(record)
-                self._compare(*finer, audits, split + 1)
+                finer = [
+                    stack.enter_context(_Parts(split + 1, whole.records(part)))
+                    for whole in (committed, handled)
+                ]
+                self._compare(finer[0], finer[1], audits, split + 1)
 
     def _compare_part(
         self, committed: Iterable[_Record], handled: Iterable[_Record], audits: Mapping[str, Audit]
@@ -240,11 +240,13 @@ def _differ(one: str | None, other: str | None) -> bool:
 class _Parts:
     """Records by the hash of their source, in one temporary file."""
 
-    def __init__(self, salt: int = 0) -> None:
+    def __init__(self, salt: int = 0, records: Iterable[_Record] = ()) -> None:
         self._salt = salt
         self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed with this
         self._buffers: list[list[_Record]] = [[] for _ in range(_PARTS)]
         self._places: list[list[tuple[int, int]]] = [[] for _ in range(_PARTS)]
+        for record in records:
+            self.add(record)
 
     def __enter__(self) -> Self:
         return self
