@@ -73,6 +73,8 @@ _TOGETHER = (
     "tests/acceptance/test_demo.py::",
     "tests/acceptance/test_demo_database.py::",
     "tests/acceptance/test_pooler_cli.py::",  # each command leaves what the next one needs
+    "tests/integration/foreign/test_akka_r2dbc.py::",
+    "tests/integration/foreign/test_node_systems.py::",
     "tests/integration/partitions/test_clustered_plans.py::",
     "tests/integration/schema/test_jit.py::",
     "tests/integration/journal/test_lookups.py::",

@@ -20,9 +20,9 @@ import java.util.Set;
 
 /**
  * An application that persists by akka-persistence-r2dbc: entities of two kinds, one to four events at a time. Some entities stop and
- * start again now and then, and carts delete their old events.
+ * start again now and then, and carts delete their old events. It goes on until a line is sent to it.
  *
- * <p>Arguments: the URL of the database, seconds, the number of entities, milliseconds between two commands.
+ * <p>Arguments: the URL of the database, the number of entities, milliseconds between two commands.
  */
 public final class Writer {
   private Writer() {}
@@ -102,13 +102,12 @@ public final class Writer {
   }
 
   public static void main(String[] args) throws Exception {
-    int entities = Integer.parseInt(args[2]);
+    int entities = Integer.parseInt(args[1]);
     var system = ActorSystem.create(application(entities), "writer", ConfigFactory.parseMap(Map.of("akka.persistence.r2dbc.connection-factory.url", args[0])).withFallback(ConfigFactory.load()));
     var chance = new Random(2);
-    long until = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
-    while (System.nanoTime() < until) {
+    while (System.in.available() == 0) {
       system.tell(1 + chance.nextInt(4));
-      Thread.sleep(Long.parseLong(args[3]));
+      Thread.sleep(Long.parseLong(args[2]));
     }
     Thread.sleep(3000);
     system.terminate();

@@ -2,8 +2,10 @@ package interop;
 
 import com.typesafe.config.ConfigFactory;
 import java.math.BigDecimal;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -11,6 +13,7 @@ import java.util.Set;
 import org.apache.pekko.actor.typed.ActorRef;
 import org.apache.pekko.actor.typed.ActorSystem;
 import org.apache.pekko.actor.typed.Behavior;
+import org.apache.pekko.actor.typed.SupervisorStrategy;
 import org.apache.pekko.actor.typed.javadsl.Behaviors;
 import org.apache.pekko.persistence.typed.PersistenceId;
 import org.apache.pekko.persistence.typed.javadsl.CommandHandler;
@@ -18,16 +21,17 @@ import org.apache.pekko.persistence.typed.javadsl.EventHandler;
 import org.apache.pekko.persistence.typed.javadsl.EventSourcedBehavior;
 
 /**
- * An application that persists for some seconds by pekko-persistence-jdbc: entities of two kinds, one to four events at a time.
+ * An application that persists by pekko-persistence-jdbc: entities of two kinds, one to four events at a time. On a machine that is
+ * busy it may fail to connect at first, and starts again. It goes on until a line is sent to it.
  *
- * <p>Arguments: JDBC URL, user, seconds.
+ * <p>Arguments: JDBC URL, user.
  */
 public final class Writer {
   private Writer() {}
 
   private static final class Entity extends EventSourcedBehavior<Integer, Events.Event, Integer> {
     Entity(PersistenceId id) {
-      super(id);
+      super(id, SupervisorStrategy.restartWithBackoff(Duration.ofMillis(100), Duration.ofSeconds(1), 0.1));
     }
 
     @Override
@@ -74,33 +78,24 @@ public final class Writer {
                     "jdbc-journal.slick.db.maxConnections", 6,
                     "jdbc-journal.slick.db.minConnections", 1))
             .withFallback(ConfigFactory.load());
+    List<ActorRef<Integer>> entities = Collections.synchronizedList(new ArrayList<>());
     Behavior<Void> root =
         Behaviors.setup(
             context -> {
-              List<ActorRef<Integer>> entities = new ArrayList<>();
               for (int n = 0; n < 30; n++) {
                 var id = PersistenceId.of(n % 2 == 0 ? "account" : "cart", Integer.toString(n));
                 entities.add(context.spawn(Behaviors.setup(c -> new Entity(id)), "entity" + n));
               }
-              var chance = new Random(1);
-              long until = System.nanoTime() + Long.parseLong(args[2]) * 1_000_000_000L;
-              var writing =
-                  new Thread(
-                      () -> {
-                        while (System.nanoTime() < until) {
-                          entities.get(chance.nextInt(30)).tell(1 + chance.nextInt(4));
-                          try {
-                            Thread.sleep(2);
-                          } catch (InterruptedException e) {
-                            return;
-                          }
-                        }
-                      });
-              writing.start();
               return Behaviors.empty();
             });
     var system = ActorSystem.create(root, "writer", config);
-    Thread.sleep(Long.parseLong(args[2]) * 1000 + 3000);
+    var chance = new Random(1);
+    while (System.in.available() == 0) {
+      if (entities.size() == 30) {
+        entities.get(chance.nextInt(30)).tell(1 + chance.nextInt(4));
+      }
+      Thread.sleep(2);
+    }
     system.terminate();
     system.getWhenTerminated().toCompletableFuture().join();
   }
