@@ -139,15 +139,10 @@ async def fit_journal(
             f"the standby does not have event {ahead[0].handled} of source {ahead[0].source_id!r}, which is handled, "
             "and of others. Either it is behind, or that is lost: name its primary, which tells the one from the other"
         )
-    await session.begin()
-    try:
+    async with session.transaction():
         noted = await session.execute(_NOTE_LIFE, *mine, seen.life)
         for one in ahead if noted else ():
             await _set_back(session, claim.projection_id, one)
-        await session.commit()
-    except BaseException:
-        await session.rollback()
-        raise
     if not noted:
         raise RangeLost.of(claim.slices)
     return life is not None, ahead

@@ -130,14 +130,9 @@ async def evict(session: OwnedSession, projection_id: int, retention: timedelta)
     """Delete offsets that no reader can need, a page of sources at a time, each in a transaction of its own."""
     after: str | None = ""
     while after is not None:
-        await session.begin()
-        try:
+        async with session.transaction():
             await session.execute(_READ_COMMITTED)
             after = await session.fetchval(_EVICT, projection_id, retention, after)
-            await session.commit()
-        except BaseException:
-            await session.rollback()
-            raise
 
 
 async def read_offsets(session: Session, projection_id: int, source_ids: Collection[str]) -> dict[str, int]:

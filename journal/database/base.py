@@ -87,17 +87,7 @@ class BaseSession(ABC):
 
     def _pinned(self) -> AbstractAsyncContextManager[None]:
         """A statement alone gets a transaction of its own where only that can have the settings that it needs."""
-        return self._in_its_transaction() if self._pins and not self.in_transaction else _AS_IT_IS
-
-    @asynccontextmanager
-    async def _in_its_transaction(self) -> AsyncIterator[None]:
-        await self.begin()
-        try:
-            yield
-        except BaseException:
-            await self.rollback()
-            raise
-        await self.commit()
+        return self.transaction() if self._pins and not self.in_transaction else _AS_IT_IS
 
     @staticmethod
     def _check(sql: str) -> None:
@@ -167,6 +157,16 @@ class BaseSession(ABC):
                     await self._run(self._control("ROLLBACK"))
             except (ProjectionsError, TimeoutError):
                 await self.drop()
+
+    @asynccontextmanager
+    async def transaction(self, *, idle: timedelta | None = None) -> AsyncIterator[None]:
+        await self.begin(idle=idle)
+        try:
+            yield
+            await self.commit()
+        except BaseException:
+            await self.rollback()
+            raise
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -241,14 +241,8 @@ class BaseDatabase(ABC):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
-        async with self.session() as session:
-            await session.begin()
-            try:
-                yield session
-            except BaseException:
-                await session.rollback()
-                raise
-            await session.commit()
+        async with self.session() as session, session.transaction():
+            yield session
 
     @asynccontextmanager
     async def listen(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[None]:

@@ -114,6 +114,10 @@ class OwnedSession(Session, Protocol):
         """Roll back; does nothing when no transaction is open or the connection is gone."""
         ...
 
+    def transaction(self, *, idle: timedelta | None = None) -> AbstractAsyncContextManager[None]:
+        """A transaction for the length of the block: commits at its end, rolls back on an error; see :meth:`begin`."""
+        ...
+
 
 class Database(Protocol):
     """A pool of sessions on one database; :func:`journal.connect` makes one."""

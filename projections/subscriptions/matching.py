@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from journal import ALL_TYPES, EventEnvelope, InvalidValue, OwnedSession, slice_ranges
+from journal import ALL_TYPES, EventEnvelope, InvalidValue, OwnedSession, Row, slice_ranges
 from projections.defining import ExactlyOnce, Group, Kind, Projection
 from projections.failing import Recovery
 from projections.subscriptions.catching_up import CatchingUp
@@ -89,26 +89,20 @@ class Matching:
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:
         """Match what is due, up to a number, in a transaction; returns how many events that were."""
-        matched = 0
-        await session.begin()
+        rows: Sequence[Row] = ()
+
+        async def match(failed: Failed) -> int:
+            matched: int = await session.fetchval(_MATCH_DUE, len(rows), json.dumps(failed))
+            return matched
+
         try:
-            rows = await session.fetch(_DUE_EVENTS, limit)
-            if rows:
+            async with session.transaction():
+                if not (rows := await session.fetch(_DUE_EVENTS, limit)):
+                    return 0
                 asked = AskedOf([tuple(row.values()) for row in rows])
-
-                async def match(failed: Failed) -> int:
-                    found: int = await session.fetchval(_MATCH_DUE, len(rows), json.dumps(failed))
-                    return found
-
-                matched = await Asked(session, asked, self._timeout).run(match)
-            await session.commit()
+                return await Asked(session, asked, self._timeout).run(match)
         except TooMuch:
-            await session.rollback()
             return await self._match_due(session, max(1, len(rows) // NARROWER))
-        except BaseException:
-            await session.rollback()
-            raise
-        return matched
 
 
 class _Matcher:

@@ -66,19 +66,11 @@ class PagesInTurn(ABC):
         async def match(failed: Failed) -> bool:
             return bool(await page.match(failed.get(page.condition_id) if page.condition_id else None))
 
-        await session.begin()
         try:
-            if page.condition_id is None or not asked:
-                more = await match({})
-            else:
-                events = AskedOf(asked, page.condition_id)
-                more = await Asked(session, events, self._timeout).run(match)
-            await session.commit()
+            async with session.transaction():
+                if page.condition_id is None or not asked:
+                    return await match({})
+                return await Asked(session, AskedOf(asked, page.condition_id), self._timeout).run(match)
         except TooMuch:
-            await session.rollback()
             self._widths[self._last] = max(1, len(page.rows) // NARROWER)
             return True
-        except BaseException:
-            await session.rollback()
-            raise
-        return more

@@ -132,13 +132,8 @@ class Ticks:
 
 async def send_due(session: OwnedSession, limit: int = _SCHEDULES_AT_ONCE) -> SentTicks:
     """Send the ticks of schedules that are due, in one transaction; any number of processes may at a time."""
-    await session.begin()
-    try:
+    async with session.transaction():
         claimed, sent = await send_claimed(session, limit)
-        await session.commit()
-    except BaseException:
-        await session.rollback()
-        raise
     return SentTicks(sent, timedelta(0) if claimed else await session.fetchval(_NEXT, False))
 
 

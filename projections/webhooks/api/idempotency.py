@@ -80,16 +80,10 @@ class LimitedDatabase(_Borrowed):
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
         """Lend a session with an open transaction: commits at the end, rolls back on an error."""
-        async with self._database.session() as session:
-            # Nor does a process that is frozen or cut off hold its locks for longer.
-            await session.begin(idle=self._idle)
-            try:
-                await session.execute(_LIMIT, self._longest)
-                yield session
-            except BaseException:
-                await session.rollback()
-                raise
-            await session.commit()
+        # Nor does a process that is frozen or cut off hold its locks for longer.
+        async with self._database.session() as session, session.transaction(idle=self._idle):
+            await session.execute(_LIMIT, self._longest)
+            yield session
 
 
 class _LentDatabase(_Borrowed):
