@@ -19,8 +19,6 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from journal import ProjectionsError
 
-__all__ = ["KINDS", "Audit", "Finding", "History", "InvalidHistory", "Kind"]
-
 Kind: TypeAlias = Literal["lost", "doubled", "out_of_order", "invented"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

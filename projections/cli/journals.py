@@ -47,8 +47,6 @@ from projections.terminal.output import (
     values_of,
 )
 
-__all__ = ["attach", "detach", "journals"]
-
 
 class _Read(NamedTuple):
     journal: AttachedJournal

@@ -14,6 +14,8 @@ from projections.extras import NotRegistered, registered
 ROOT = Path(__file__).parent.parent.parent
 IMPORT_NAMES = "journal/import_names.py"
 """Compares names with those of an application: imports none of them."""
+PUBLIC_MODULE = "projections/testing.py"
+"""A module that users import by its own name."""
 
 
 def test_no_package_below_names_spark_projections_in_a_string() -> None:
@@ -44,6 +46,19 @@ def test_no_two_classes_have_the_same_name() -> None:
     )
 
     assert [name for name, number in names.items() if number > 1] == []
+
+
+def test_only_what_may_be_imported_from_outside_is_listed() -> None:
+    listed = {
+        module
+        for module, tree in modules("journal", "offsets", "projections", "spark_projections")
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    }
+
+    assert {module for module in listed if not module.endswith("/__init__.py")} == {PUBLIC_MODULE}, (
+        "remove __all__ from other modules: an underscore says what is a module's own (docs/decisions/names.md)"
+    )
 
 
 def test_files_are_short() -> None:
