@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
+from zlib import crc32
 
 from journal import ProjectionsError
 
 Kind: TypeAlias = Literal["lost", "doubled", "out_of_order", "invented"]
+_Passed: TypeAlias = Literal["waiting", "dropped"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _PARTS = 64
@@ -44,8 +46,8 @@ class Finding(NamedTuple):
         kind: ``lost``: committed, never handled. ``doubled``: handled again. ``out_of_order``: handled for the first
             time after a later event of its source. ``invented``: handled, never committed; or another event was
             committed with this number.
-        source_id: Its source.
-        seq_nr: Its number there.
+        source_id: The source of the event.
+        seq_nr: The number of the event there.
     """
 
     kind: Kind
@@ -61,7 +63,8 @@ class Audit:
     Args:
         committed: Events that were committed.
         handled: How often an event was handled, repetitions included.
-        waiting: Recent events, not handled yet, of sources of which no later event was handled.
+        waiting: Events that may still be on their way, of sources of which no later event was handled.
+        dropped: Events that were handled, and that the journal no longer has.
         counts: Findings by kind; a kind that is not there was not found.
         examples: The first findings of each kind, at most as many as were asked for.
     """
@@ -69,6 +72,7 @@ class Audit:
     committed: int = 0
     handled: int = 0
     waiting: int = 0
+    dropped: int = 0
     counts: Counter[Kind] = field(default_factory=Counter)
     examples: list[Finding] = field(default_factory=list)
 
@@ -83,6 +87,7 @@ class Audit:
             "committed": self.committed,
             "handled": self.handled,
             "waiting": self.waiting,
+            "dropped": self.dropped,
             **{kind: self.counts[kind] for kind in KINDS},
             "examples": [found._asdict() for found in self.examples],
         }
@@ -123,9 +128,13 @@ class History:
             source_id: Its source.
             seq_nr: Its number; numbers of a source may have gaps.
             event_id: Tells it from another event that had the same number, before the database went back in time.
-            recent: It may still be on its way to projections.
+            recent: It may still be on its way.
         """
         self._committed.add((source_id, seq_nr, event_id, recent))
+
+    def existed(self, source_id: str, seq_nr: int) -> None:
+        """Have a source's events up to a number count as committed, which come before the first that is told of."""
+        self._committed.add((source_id, seq_nr, None, None))
 
     def expect(self, projection: str) -> None:
         """Have all that is committed count as lost for a projection of which nothing is told."""
@@ -170,7 +179,10 @@ class History:
     ) -> None:
         events: dict[str, _Source] = defaultdict(_Source)
         for source_id, seq_nr, event_id, recent in committed:
-            events[source_id].commit(source_id, seq_nr, event_id, recent=recent)
+            if recent is None:
+                events[source_id].existed = seq_nr
+            else:
+                events[source_id].commit(source_id, seq_nr, event_id, recent=recent)
         effects: dict[str, dict[str, list[_Effect]]] = {
             projection: defaultdict(list) for projection in audits
         }
@@ -185,6 +197,8 @@ class History:
                 for kind, seq_nr in source.compare(done):
                     if kind == "waiting":
                         audit.waiting += 1
+                    elif kind == "dropped":
+                        audit.dropped += 1
                     else:
                         audit.counts[kind] += 1
                         if audit.counts[kind] <= self._examples:
@@ -198,9 +212,10 @@ _Effect: TypeAlias = tuple[int, str | None]
 class _Source:
     """The committed events of a source."""
 
-    __slots__ = ("ids", "recent")
+    __slots__ = ("existed", "ids", "recent")
 
     def __init__(self) -> None:
+        self.existed: int | None = None
         self.ids: dict[int, str | None] = {}
         self.recent: set[int] = set()
 
@@ -211,12 +226,14 @@ class _Source:
         if recent:
             self.recent.add(seq_nr)
 
-    def compare(self, effects: Sequence[_Effect]) -> Iterator[tuple[Kind | Literal["waiting"], int]]:
+    def compare(self, effects: Sequence[_Effect]) -> Iterator[tuple[Kind | _Passed, int]]:
         """What differs, in the order of the effects; then what has none."""
+        first = min(self.ids, default=None)
         seen: set[int] = set()
         last: int | None = None
         for seq_nr, event_id in effects:
-            if seq_nr not in self.ids or _differ(self.ids[seq_nr], event_id):
+            stored = seq_nr in self.ids
+            if _differ(self.ids[seq_nr], event_id) if stored else not self._is_dropped(seq_nr, first):
                 yield "invented", seq_nr
             elif seq_nr in seen:
                 yield "doubled", seq_nr
@@ -226,9 +243,14 @@ class _Source:
                     yield "out_of_order", seq_nr
                 else:
                     last = seq_nr
+                if not stored:
+                    yield "dropped", seq_nr
         for seq_nr in sorted(self.ids.keys() - seen):
             waits = seq_nr in self.recent and (last is None or seq_nr > last)
             yield "waiting" if waits else "lost", seq_nr
+
+    def _is_dropped(self, seq_nr: int, first: int | None) -> bool:
+        return self.existed is not None and seq_nr <= self.existed and (first is None or seq_nr < first)
 
 
 def _differ(one: str | None, other: str | None) -> bool:
@@ -258,7 +280,7 @@ class _Parts:
         self._file.close()
 
     def add(self, record: _Record) -> None:
-        part = hash((self._salt, record[0])) % _PARTS
+        part = crc32(record[0].encode(errors="surrogatepass"), self._salt) % _PARTS
         buffer = self._buffers[part]
         buffer.append(record)
         if len(buffer) == _BUFFERED:

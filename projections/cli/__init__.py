@@ -38,6 +38,9 @@ _COMMANDS = {
     "parked": LazyCommand(
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
+    "audit": LazyCommand(
+        "projections.cli.audit:audit", "Compare what was committed with what was handled, event by event."
+    ),
     "demo": LazyCommand(
         "projections.demo.command:demo", "Run real flights through it, and prove the result."
     ),

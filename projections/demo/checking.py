@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from journal import Session
+from projections.auditing import History
 from projections.demo.flights import Flight
 from projections.demo.oracle import airport_departures, carrier_delays
 from projections.demo.read_models import SCHEMA
 
-_COUNT = f"""
-SELECT
-    count(*) AS appended,
-    coalesce(sum(f.times), 0)::bigint AS handled,
-    count(*) FILTER (WHERE f.times = 0) AS lost,
-    coalesce(sum(f.times - 1) FILTER (WHERE f.times > 1), 0)::bigint AS duplicated
-FROM projections.events AS e
-LEFT JOIN {SCHEMA}.carrier_effects AS c ON e.source_id = c.source_id AND e.seq_nr = c.seq_nr
-LEFT JOIN {SCHEMA}.airport_effects AS a ON e.source_id = a.source_id AND e.seq_nr = a.seq_nr
-CROSS JOIN LATERAL (SELECT coalesce(c.times, 0) + coalesce(a.times, 0) AS times) AS f
-"""
-
-
 _EFFECTS = f"""
 SELECT source_id, seq_nr, sum(times)::bigint AS times
 FROM (SELECT * FROM {SCHEMA}.carrier_effects UNION ALL SELECT * FROM {SCHEMA}.airport_effects) AS e
-GROUP BY source_id, seq_nr
+GROUP BY source_id, seq_nr ORDER BY source_id, seq_nr
 """
 _EVENTS = "SELECT source_id, seq_nr FROM projections.events"
 
@@ -68,23 +57,17 @@ class EventCounts(NamedTuple):
     """Effects beyond the first of an event."""
 
 
-async def count(session: Session) -> EventCounts:
-    """Compare the marks that were written with each effect with the journal, event by event."""
-    row = await session.fetchrow(_COUNT)
-    assert row is not None  # noqa: S101 - an aggregate is one row
-    return EventCounts(*row.values())
-
-
-async def count_apart(journal: Session, read_side: Session, events_in: str = _EVENTS) -> EventCounts:
-    """Compare them where they are in two databases; ``events_in`` is the query for the keys of all events."""
-    effects = {
-        (row["source_id"], row["seq_nr"]): int(row["times"]) for row in await read_side.fetch(_EFFECTS)
-    }
-    events = [tuple(row.values()) for row in await journal.fetch(events_in)]
-    times = [effects.get(event, 0) for event in events]
-    return EventCounts(
-        len(events), sum(effects.values()), times.count(0), sum(effects.values()) - sum(map(bool, times))
-    )
+async def count(journal: Session, read_side: Session, events_in: str = _EVENTS) -> EventCounts:
+    """Compare the marks that were written with each effect with the journal, whose keys are found by a query."""
+    with History() as history:
+        history.expect("")
+        for source_id, seq_nr in (row.values() for row in await journal.fetch(events_in)):
+            history.committed(source_id, seq_nr)
+        for source_id, seq_nr, times in (row.values() for row in await read_side.fetch(_EFFECTS)):
+            for _ in range(times):
+                history.handled(source_id, seq_nr)
+        found = (await asyncio.to_thread(history.audit))[""]
+    return EventCounts(found.committed, found.handled, found.counts["lost"], found.counts["doubled"])
 
 
 async def differing_rows(session: Session, flights: Sequence[Flight], entries: Sequence[int]) -> list[str]:

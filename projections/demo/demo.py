@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal import ConnectionSettings, Database, Session, connect
 from projections.demo.appender import Sample
-from projections.demo.checking import EventCounts, count, count_apart, differing_rows
+from projections.demo.checking import EventCounts, count, differing_rows
 from projections.demo.child import Child, child
 from projections.demo.database import DemoDatabases, Start, alone, complete, prepare, prepare_read_side
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
@@ -298,7 +298,7 @@ class Demo:
     async def _count(self, session: Session, there: Session) -> EventCounts:
         if self._options.system:
             return await count_foreign(session, there, self._options.system)
-        return await (count_apart(session, there) if self._apart else count(session))
+        return await count(session, there)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from journal import Session, schema
 from journal.foreign import ForeignJournalError, attach, detach
-from projections.demo.checking import EventCounts, count_apart
+from projections.demo.checking import EventCounts, count
 from projections.demo.database import Start, begin_read_models, handled_events
 from projections.demo.errors import DemoError
 from projections.demo.read_models import PROJECTIONS, SCHEMA
@@ -84,7 +84,7 @@ async def count_foreign(journal: Session, session: Session, kind: str) -> EventC
     """Compare what the system has stored, as it stands in its table, with the marks written with each effect."""
     mapping = attached(kind).table
     events = f"SELECT {mapping.source}::text, {mapping.number}::bigint FROM {mapping.name}"
-    return await count_apart(journal, session, events)
+    return await count(journal, session, events)
 
 
 async def complete_foreign(session: Session) -> None:

@@ -256,7 +256,7 @@ async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: 
             "INSERT INTO projections_demo.carrier_effects VALUES ('a', 1, 1), ('a', 2, 2), ('b', 1, 0)"
         )
         await session.execute("INSERT INTO projections_demo.airport_effects VALUES ('a', 2, 1)")
-        counts = await count(session)
+        counts = await count(session, session)
 
     assert counts == EventCounts(appended=4, handled=4, lost=2, duplicated=2)
 

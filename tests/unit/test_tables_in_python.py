@@ -23,6 +23,7 @@ ABOVE = ("offsets", "projections/subscriptions", "projections/webhooks", "spark_
 OTHERS = {
     "offsets/leases.py": "schema_versions",
     "offsets/verification.py": "sources",
+    "projections/auditing/reading.py": "events parked_sources projections sources",
     "projections/cli/status.py": "projections rebuilds",
     "projections/demo/appender.py": "sources",
     "projections/demo/checking.py": "events",
