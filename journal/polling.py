@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
 from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
@@ -30,6 +30,8 @@ CHANNEL = "projections_appended"
 
 log = logging.getLogger("projections")
 
+_GROWTH = 1 / 32
+"""An event waits for at most about this part of the time between it and the one before (docs/decisions/polling.md)."""
 _LOOKS_BACK = timedelta(minutes=1)
 """How far back a poll looks for new events: looking further would open more partitions each time."""
 
@@ -41,11 +43,19 @@ class PollPacing:
 
     Args:
         shortest: Pause between polls while events arrive: a floor of the latency without notifications.
-        longest: Pause when nothing arrives; the pause doubles until it is reached.
+        longest: Pause when nothing arrives; it is reached by and by.
     """
 
-    shortest: timedelta = timedelta(milliseconds=10)
+    shortest: timedelta = timedelta(milliseconds=5)
     longest: timedelta = timedelta(milliseconds=120)
+
+    def pace(self) -> Pace:
+        """The pauses of who polls so."""
+        return Pace(self.shortest, self.longest, _GROWTH)
+
+
+Newest: TypeAlias = Mapping[str | None, datetime | None]
+"""The newest event of each entity type, or None: of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +155,7 @@ class WritersPoller:
     def __init__(self, database: Database | Log, pacing: PollPacing | None = None) -> None:
         journal = as_log(database)
         self._database, self._query = journal.database, journal.queries.poll
-        pacing = pacing or PollPacing()
-        self._pace = Pace(pacing.shortest, pacing.longest)
+        self._pace = (pacing or PollPacing()).pace()
         self._users: list[tuple[PollPacing, bool]] = []
         self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
@@ -164,10 +173,9 @@ class WritersPoller:
         self._back_to: list[datetime] = []
         self._asked_at = 0.0
         self._polled_at = 0.0
+        self._took = 0.0
         self._numbers: dict[str, int] = {}
-        self._row: (
-            tuple[WritersPoll, dict[int, str], Mapping[str | None, datetime | None], datetime] | None
-        ) = None
+        self._row: tuple[WritersPoll, dict[int, str], Newest, datetime] | None = None
 
     @property
     def number(self) -> int:
@@ -230,7 +238,8 @@ class WritersPoller:
     def _set_pace(self) -> None:
         if self._users:
             wanted = [pacing for pacing, _ in self._users]
-            self._pace = Pace(min(one.shortest for one in wanted), min(one.longest for one in wanted))
+            quickest = PollPacing(min(one.shortest for one in wanted), min(one.longest for one in wanted))
+            self._pace = quickest.pace()
 
     async def look(
         self,
@@ -283,12 +292,11 @@ class WritersPoller:
         self._covered.discard(who)
 
     async def _wait(self) -> None:
-        remaining = self._polled_at + self._pace.pause - asyncio.get_running_loop().time()
-        if remaining > 0:
-            if await happens(self._woken, remaining):
-                self._pace.quicken()
-            else:
-                self._pace.slow_down()
+        # Where the database is slow, polls fill half of the time of their connection, and not all of it.
+        pause = max(self._pace.pause, min(self._took, self._pace.longest))
+        remaining = self._polled_at + pause - asyncio.get_running_loop().time()
+        if remaining > 0 and await happens(self._woken, remaining):
+            self._pace.quicken()
         self._woken.clear()
 
     async def _ask(
@@ -341,6 +349,7 @@ class WritersPoller:
         covered = set(self._places)
         hearing = _hearing.get(self._database, {})
         asked = sorted({*hearing.values()})
+        begun = asyncio.get_running_loop().time()
         told = await self._ask(import_id, places, asked)
         row, newest, asked_at, told_at = told.row, told.newest, told.asked_at, told.told_at
         await self._compare(Generation.of(row), row["polled_at"], told_at)
@@ -351,16 +360,25 @@ class WritersPoller:
             row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"],
             _starts(row),
         )  # fmt: skip
+        before = {} if self._row is None else self._row[2]
         self._row = poll, types, newest, since
         self._covered = covered
         self._number += 1
         self._polled_at = asyncio.get_running_loop().time()
+        self._took = self._polled_at - begun
         numbers = dict(zip(asked, row.get("numbers") or (), strict=False))
-        if any(newest.values()) or numbers != self._numbers:
+        if numbers != self._numbers or _newer(newest, before):
             self._pace.quicken()
+        else:
+            self._pace.slow_down()
         self._numbers = numbers
         for heard, number in list(hearing.items()):
             heard(Polled(asked_at, Generation.of(row), numbers.get(number)))
+
+
+def _newer(newest: Newest, before: Newest) -> bool:
+    """Whether there are events that the poll before has not seen: of those it has, somebody may take no notice."""
+    return any(at is not None and at != before.get(name) for name, at in newest.items())
 
 
 def _starts(row: Row) -> dict[str, datetime]:

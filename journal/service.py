@@ -140,15 +140,18 @@ def log_failure(name: str, error: Exception, **labels: object) -> None:
 
 class Pace:
     """
-    The pause between two questions: short while there is news, doubled each time that there is none.
+    The pause between two questions: short while there is news, longer each time that there is none.
 
     Args:
         shortest: The first.
         longest: It gets no longer.
+        growth: Which part of itself it gets longer by: 1 doubles it. A pause is about this part of the time for which
+            there has been no news.
     """
 
-    def __init__(self, shortest: timedelta, longest: timedelta) -> None:
+    def __init__(self, shortest: timedelta, longest: timedelta, growth: float = 1.0) -> None:
         self._shortest = shortest.total_seconds()
+        self._growth = 1.0 + growth
         self.longest = longest.total_seconds()
         self.pause = self._shortest
         """In seconds."""
@@ -159,5 +162,5 @@ class Pace:
 
     def slow_down(self) -> float:
         """There was none; returns the pause before it gets longer."""
-        before, self.pause = self.pause, min(2 * self.pause, self.longest)
+        before, self.pause = self.pause, min(self._growth * self.pause, self.longest)
         return before

@@ -77,7 +77,7 @@ class ListenerSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    pacing: PollPacing = PollPacing(longest=timedelta(milliseconds=250))
+    pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))
     """How often the database is asked for news: latency against queries."""
 
     page: int = Field(default=500, ge=1)

@@ -192,3 +192,15 @@ def test_pauses_double_while_there_is_no_news() -> None:
     pace.quicken()
 
     assert (quiet, pace.pause) == ([1, 2, 3], 1)
+
+
+def test_pauses_grow_with_the_time_for_which_there_is_no_news() -> None:
+    pace = Pace(timedelta(milliseconds=5), timedelta(milliseconds=120), growth=1 / 32)
+
+    quiet, polls = 0.0, 0
+    while pace.pause < pace.longest:
+        assert pace.pause == pytest.approx(0.005 + quiet / 32)
+        quiet, polls = quiet + pace.slow_down(), polls + 1
+
+    assert polls < 110
+    assert 3.6 < quiet < 4.0
