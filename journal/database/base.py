@@ -51,6 +51,7 @@ OF_A_FOREIGN_JOURNAL: Mapping[str, str] = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",
+    "plan_cache_mode": "force_generic_plan",
 }
 """
 What sessions have that read the journal of another system: they write nothing, and walk its indexes.

@@ -49,7 +49,8 @@ def pekko_payloads(
     def decode(stored: Stored) -> str:
         if isinstance(stored.data, str) and stored.serializer_id not in own:
             return stored.data
-        if stored.serializer_id is None or (found := by_id.get(stored.serializer_id)) is None:
+        found = None if stored.serializer_id is None else by_id.get(stored.serializer_id)
+        if found is None:
             raise InvalidPayload("no decoder knows this serializer: pass one in decoders, by its id")
         return found(stored)
 
@@ -57,11 +58,13 @@ def pekko_payloads(
 
 
 def _bytes(stored: Stored) -> bytes:
-    return stored.data.encode() if isinstance(stored.data, str) else bytes(stored.data)
+    data = stored.data
+    return data if type(data) is bytes else data.encode() if isinstance(data, str) else bytes(data)
 
 
 def _json(stored: Stored) -> str:
-    return text_of(_unpacked(_bytes(stored)))
+    data = _bytes(stored)
+    return text_of(data if data.startswith(b"{") else _unpacked(data))
 
 
 def _cbor(stored: Stored) -> str:

@@ -147,14 +147,39 @@ async def test_a_window_is_read_to_its_end_where_one_slice_has_most_of_it(
     connection = await asyncpg.connect(empty_dsn)
     if indexed:
         await connection.execute(INDEX.format("event_journal"))
-    for n in range(60):
-        await journal.persist(connection, "account|1", n, JSON)
+    for n in range(0, 300, 3):
+        await journal.persist(connection, "account|1", n, *[JSON] * 3)
     await connection.close()
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, database.session() as session:
         log = await table_log(database, pekko_r2dbc(), name="pekko")
         reader = SliceReader("account", ALL_SLICES, 1000, queries=log.queries)
         keys = [key async for key in _keys(session, reader)]
-    assert keys == [("account|1", n) for n in range(1, 61)]
+    assert keys == [("account|1", n) for n in range(1, 301)]
+
+
+async def test_near_its_end_a_log_is_read_in_one_pass_and_is_the_same(empty_dsn: str) -> None:
+    journal = R2dbcJournal(empty_dsn, 1, "JSONB")
+    await journal.create()
+    async with connect(empty_dsn) as owner, connect(empty_dsn, FOREIGN["asyncpg"]) as database:
+        await execute(
+            owner,
+            "INSERT INTO event_journal "
+            "SELECT n % 1024, 'account', 'account|' || n, 1, now() + n * interval '1 ms', 31, 'x', '{}', "
+            "n % 7 = 0, '' FROM generate_series(1, 400) AS n",
+        )
+        log = await table_log(database, pekko_r2dbc(), name="pekko")
+        reader = SliceReader("account", ALL_SLICES, 1000, queries=log.queries)
+        async with database.session() as session:
+            whole = [e async for e in _pages(session, reader)]
+            assert len(whole) == 400 - 400 // 7
+            for left in (1, 255, 256, 257, 258):
+                place = whole[-left - 1].position
+                page = await reader.events(session, place, END_OF_TIME)
+                assert page[:250] == whole[-left:][:250]
+                assert len(page) == left or page.more
+            until = whole[-3].db_timestamp
+            page = await reader.events(session, whole[-6].position, until)
+            assert (page, page.more) == (whole[-5:-2], False)
 
 
 async def _keys(session: Session, reader: SliceReader) -> Any:
