@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from journal.backtracking import Backtracking, SequenceBacktracking, WriterLockBacktracking
+from journal.backtracking import INSTANT, Backtracking, SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, OwnedSession, Row
 from journal.errors import DatabaseUnavailable, InvalidValue, JournalUnavailable, NeedsPrimary
-from journal.events import EventEnvelope, Origin
+from journal.events import BEGINNING, EventEnvelope, Origin
 from journal.standby import NEEDS_PRIMARY, Primary
 from journal.writers import POLL, WRITERS
 
@@ -153,6 +153,10 @@ class Log:
     def is_by_number(self) -> bool:
         """Whether it is ordered by numbers: the number n is the time n microseconds after 1970."""
         return self.bound is SequenceBacktracking
+
+    def shown(self, place: datetime) -> str:
+        """A place in its order for people: a number, or a time."""
+        return f"{(place - BEGINNING) // INSTANT:,}" if self.is_by_number else f"{place}"
 
     @property
     def at_primary(self) -> Log:

@@ -68,3 +68,5 @@ from offsets.store import notify_handled as notify_handled
 from offsets.store import read_offsets as read_offsets
 from offsets.store import register as register
 from offsets.verification import misfits as misfits
+from offsets.watermarks import ages as ages
+from offsets.watermarks import note_watermark as note_watermark

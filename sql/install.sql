@@ -11,6 +11,7 @@
 \ir tables/imports.sql
 \ir tables/projections.sql
 \ir tables/journals.sql
+\ir tables/journal_watermarks.sql
 \ir tables/projection_ranges.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
@@ -115,6 +116,8 @@
 \ir functions/offsets/_why_waiting_v1.sql
 \ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql
+\ir functions/offsets/_note_watermark_v1.sql
+\ir functions/offsets/_known_since_v1.sql
 \ir functions/offsets/_evict_offsets_v1.sql
 \ir functions/offsets/_set_offset_v1.sql
 \ir functions/offsets/_park_source_v1.sql

@@ -32,7 +32,8 @@ class Unhandled(NamedTuple):
     """What a slice has not handled."""
 
     lag: float
-    """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
+    """Age of the oldest event that is not handled, in seconds; 0 when there is none. Of a journal that is ordered by
+    numbers, for how long it may have been there, by where workers have seen the journal's end."""
     backlog: int
     parked: int
     parked_since: datetime | None
@@ -75,7 +76,13 @@ async def unhandled_elsewhere(
             if not page.more:
                 break
             position = page[-1].position
-    return counted.result(at, ((one.slice, one.parked_at) for one in parked))
+    oldest = counted.oldest
+    if journal.is_by_number:
+        lags = await offsets.ages(session, status.projection_id, list(oldest.values()))
+    else:
+        lags = [max((at - time).total_seconds(), 0.0) for time in oldest.values()]
+    waiting = ((one.slice, one.parked_at) for one in parked)
+    return counted.result(dict(zip(oldest, lags, strict=True)), waiting)
 
 
 async def _since(reading: Session, journal: Log, status: offsets.ProjectionStatus) -> list[datetime]:
@@ -97,7 +104,8 @@ class _Counted:
         self._parked = parked
         self._by_slice = by_slice
         self._counts: dict[int, int] = {}
-        self._oldest: dict[int, datetime] = {}
+        self.oldest: dict[int, datetime] = {}
+        """The time of the first that is not handled, by slice or range."""
 
     def candidates(self, page: Iterable[Key], since: Sequence[datetime]) -> list[Key]:
         """Of keys, those that may not be handled."""
@@ -116,16 +124,18 @@ class _Counted:
                 continue
             place = self._place(key.slice)
             self._counts[place] = self._counts.get(place, 0) + 1
-            self._oldest.setdefault(place, key.db_timestamp)  # keys come in the order of time
+            self.oldest.setdefault(place, key.db_timestamp)  # keys come in the order of time
 
-    def result(self, at: datetime, parked: Iterable[tuple[int, datetime]]) -> dict[int, Unhandled]:
-        """What has come of it, at a time of the journal."""
+    def result(
+        self, lags: Mapping[int, float], parked: Iterable[tuple[int, datetime]]
+    ) -> dict[int, Unhandled]:
+        """What has come of it, with the age of the oldest in seconds."""
         since: dict[int, list[datetime]] = {}
         for slice_number, parked_at in parked:
             since.setdefault(self._place(slice_number), []).append(parked_at)
         return {
             place: Unhandled(
-                max((at - self._oldest[place]).total_seconds(), 0.0) if place in self._oldest else 0.0,
+                lags.get(place, 0.0),
                 self._counts.get(place, 0),
                 len(since.get(place, ())),
                 min(since.get(place, ()), default=None),

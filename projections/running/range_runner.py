@@ -315,8 +315,26 @@ class RangeRunner:
             self._store.generation = self._process.poller.seen
         return look
 
+    def _check_place(self, look: Look) -> None:
+        """
+        Make sure that the journal gives its events no places that count as handled.
+
+        Raises:
+            ProjectionFailed: Its sequence or its clock was set back further than offsets are kept.
+        """
+        journal, poll, bound = self._process.journal, look.poll, self._transactions.state.evicted_before
+        if poll.replayed_until is not None or poll.polled_at >= bound:
+            return
+        what, which = ("numbers", "sequence") if journal.is_by_number else ("times", "clock")
+        raise ProjectionFailed(
+            f"the {which} of journal {journal.name!r} has gone back to {journal.shown(poll.polled_at)}, and what is "
+            f"before {journal.shown(bound)} counts as handled: set it forward. Events that have such {what} by now are "
+            "not handled: append them again, or empty the read model and clear its offsets"
+        )
+
     async def _poll(self) -> None:
         look = await self._next_look()
+        self._check_place(look)
         # Now and then also a look that says nothing: the horizon moves on with it.
         every = self._settings.save_horizon_every * max(1, self._process.connections.ranges / _OFTEN)
         fresh = look.poll.polled_at - self._used_poll_at < every

@@ -177,8 +177,10 @@ class Ranges:
         return self._told is not None and all(one.claim.horizon >= until for one in self._told.held)
 
     def chores(self) -> Iterable[tuple[Service, float]]:
-        """What is to be done now and then, and every how many seconds: storing horizons, evicting offsets."""
+        """What is to be done now and then, and in how many seconds first: storing horizons, evicting offsets."""
         settings = self._process.settings
+        if self._process.journal.is_by_number:
+            yield _chore("watermark", settings.save_horizon_every, self._note_watermark)[0], 0.0
         yield _chore("horizon", settings.save_horizon_every, self.save_horizons)
         yield _chore("eviction", settings.evict_every, self._evict)
 
@@ -207,6 +209,10 @@ class Ranges:
         for one, error in refused:
             if keeper := self._keepers.get(one.claim.slices.min_slice):
                 keeper.start_again(error, one.store)
+
+    async def _note_watermark(self) -> None:
+        async with self._process.database.session() as session:
+            await offsets.note_watermark(session, self._process.journal, self._process.settings.retention)
 
     async def _evict(self) -> None:
         # One at a time, or those of many projections would keep the connections that their ranges need.

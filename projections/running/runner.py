@@ -158,8 +158,8 @@ async def _run(
         def begin(number: int, projection: Projection) -> None:
             ranges = Ranges(process, projection, number, group, cut)
             membership.add(ranges)
-            for service, every in ranges.chores():
-                beside.append(group.create_task(service.run(first=every)))
+            for service, first in ranges.chores():
+                beside.append(group.create_task(service.run(first=first)))
 
         for number, projection in projections.items():
             begin(number, projection)

@@ -336,6 +336,14 @@ CREATE TABLE projections.journals (
     CONSTRAINT name_is_plain CHECK (name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$' AND name <> 'journal'),
     CONSTRAINT one_place CHECK (num_nonnulls(dsn, dsn_variable) = 1)
 );
+-- Journals that are ordered by numbers have no times.
+CREATE TABLE projections.journal_watermarks (
+    journal text NOT NULL,
+    place timestamptz NOT NULL,
+    reached_at timestamptz NOT NULL,
+    seen_at timestamptz NOT NULL,
+    PRIMARY KEY (journal, place)
+);
 -- Whoever has a table with partitions in time says so by its settings.
 ALTER TABLE projections.partition_settings
 DROP CONSTRAINT table_is_partitioned_by_time,

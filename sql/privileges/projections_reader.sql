@@ -16,7 +16,8 @@ BEGIN
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
-        projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits, projections.journals
+        projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits, projections.journals,
+        projections.journal_watermarks
     TO projections_reader;
     -- No secrets; and headers may hold some.
     GRANT SELECT (
@@ -59,6 +60,7 @@ BEGIN
         projections.group_lag_v1,
         projections._unmatched_events_v1,
         projections.read_offsets_v1,
+        projections._known_since_v1,
         projections._missing_partitions_v1,
         projections._partitioned_table_v1,
         projections._partition_bounds_v1,

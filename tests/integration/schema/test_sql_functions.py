@@ -269,6 +269,8 @@ CALLS = {
     "slice_lag_v1": "SELECT projections.slice_lag_v1()",
     "_unmatched_events_v1": "SELECT projections._unmatched_events_v1()",
     "group_lag_v1": "SELECT projections.group_lag_v1()",
+    "_note_watermark_v1": "SELECT projections._note_watermark_v1('shop', now(), now(), '1 day')",
+    "_known_since_v1": "SELECT projections._known_since_v1(1, '{now}')",
     "_evict_offsets_v1": "SELECT projections._evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, 0, NULL, NULL, now(), 0)",
     "_take_over_v1": "SELECT projections._take_over_v1('worker', '{1}', '{1}')",
