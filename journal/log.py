@@ -75,7 +75,13 @@ class Queries:
             holder began; the last import that is known, entity types, and for each a time to look for events after.
         writers: Who that is, for people: ``pid``, ``application_name``, ``started_at``, and the name as holder.
         counts: About how many ``events`` and ``sources`` of entity types each ``slice`` has.
-        relation: What can be read as a whole, to stand after FROM: rows as ``decode`` takes them.
+        counts_until: How many ``events`` of entity types each ``slice`` has, from one slice to another and up to a
+            time; exactly.
+        relation: What can be read as a whole, to stand after FROM: rows as ``decode`` takes them, and of other logs
+            than ours the ``place`` and the ``source`` as they are stored.
+        sources: Its sources as a whole, to stand after FROM: ``source_id``, ``entity_type``, ``slice``, the ``seq_nr``
+            and the ``db_timestamp`` of the last event, and of other logs than ours the ``source`` as it is stored.
+        stores_slices: Whether a slice is a column, and is not computed.
         decode: Makes rows of events envelopes.
     """
 
@@ -92,7 +98,10 @@ class Queries:
     poll: str
     writers: str
     counts: str
+    counts_until: str
     relation: str
+    sources: str
+    stores_slices: bool = True
     decode: Decode = _envelopes
 
 
@@ -120,7 +129,13 @@ JOURNAL = Queries(
     SELECT s.slice, sum(s.seq_nr)::bigint AS events, count(*) AS sources FROM projections.sources AS s
     WHERE coalesce(s.entity_type = ANY ($1::text[]), TRUE) GROUP BY s.slice
     """,
+    counts_until="""
+    SELECT e.slice, count(*) AS events FROM projections.events AS e
+    WHERE ($1::text[] IS NULL OR e.entity_type = ANY ($1)) AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4
+    GROUP BY e.slice
+    """,
     relation="projections.events",
+    sources="projections.sources",
 )
 """Those of our own journal."""
 

@@ -35,29 +35,39 @@ def states(application: StateApplication | StateMapper, env: Mapping[str, str] |
     """
     The decoder of an application's states: deciphered, unpacked and decoded as the application does it.
 
-    Values that JSON does not know come as pydantic writes them: uuids, decimals and times as text.
+    Values that JSON does not know come as pydantic writes them: uuids, decimals and times as text. Rebuilds take it to
+    other processes, where the application class makes its mapper again; a mapper cannot be taken there.
 
     Args:
         application: The application class, or a mapper (``application.mapper``). A class is asked for its mapper by an
             application in memory, which touches no database.
         env: Settings of the application that are not in the process's environment, such as ``CIPHER_KEY``.
     """
-    mapper: StateMapper = _mapper_of(application, env or {}) if isinstance(application, type) else application  # type: ignore[assignment]
-    transcoder, compressor, cipher = mapper.transcoder, mapper.compressor, mapper.cipher
-    # JSON that marks no value is what decoding and encoding it again would make.
-    is_json = type(transcoder).__name__ == "JSONTranscoder"
+    return _States(application, env or {})
 
-    def decode(stored: Stored) -> str:
+
+class _States:
+    def __init__(self, application: StateApplication | StateMapper, env: Mapping[str, str]) -> None:
+        self._made_of = application, env
+        mapper: StateMapper = _mapper_of(application, env) if isinstance(application, type) else application  # type: ignore[assignment]
+        self._transcoder, self._compressor, self._cipher = mapper.transcoder, mapper.compressor, mapper.cipher
+        # JSON that marks no value is what decoding and encoding it again would make.
+        self._is_json = type(mapper.transcoder).__name__ == "JSONTranscoder"
+
+    def __call__(self, stored: Stored) -> str:
         state = stored.data.encode() if isinstance(stored.data, str) else stored.data
-        if cipher is not None:
-            state = cipher.decrypt(state)
-        if compressor is not None:
-            state = compressor.decompress(state)
-        if is_json and _MARK not in state:
+        if self._cipher is not None:
+            state = self._cipher.decrypt(state)
+        if self._compressor is not None:
+            state = self._compressor.decompress(state)
+        if self._is_json and _MARK not in state:
             return text_of(state)
-        return to_json(transcoder.decode(state)).decode()
+        return to_json(self._transcoder.decode(state)).decode()
 
-    return decode
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self._made_of[0], type):
+            raise TypeError("it was made of a mapper; pass the application's class to states()")
+        return _States, self._made_of
 
 
 def _mapper_of(application: Any, env: Mapping[str, str]) -> StateMapper:

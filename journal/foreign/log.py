@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha1
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -13,7 +14,7 @@ from journal.events import EventEnvelope, Origin
 from journal.foreign.checking import check
 from journal.foreign.mapping import TableMapping
 from journal.foreign.payloads import Decoder, Stored, json_text, readable
-from journal.log import Decode, LateCommitBound, Log, Queries
+from journal.log import LateCommitBound, Log, Queries
 from journal.standby import Primary
 
 log = logging.getLogger("projections")
@@ -54,23 +55,39 @@ async def table_log(
         checked = await check(session, mapping)
     for advice in checked.advice:
         log.warning("journal %r: %s", name, advice, extra={"action": "foreign_journal", "journal": name})
-    queries = Queries(**checked.queries, decode=envelopes(name, decode))
+    stores_slices = mapping.slice is not None
+    queries = Queries(**checked.queries, stores_slices=stores_slices, decode=Envelopes(name, decode))
     read = Log(database, name, queries, _BOUNDS[mapping.bound], primary)
     await read.check(alone=True)
     return read
 
 
-def envelopes(name: str, decode: Decoder) -> Decode:
-    """What makes envelopes of the rows of a log. An event without an id gets one that is always the same."""
-    begun = sha1(uuid5(NAMESPACE_URL, f"slice-projections:{name}").bytes, usedforsecurity=False)
+@dataclass(frozen=True, slots=True)
+class Envelopes:
+    """
+    Makes envelopes of the rows of a log. An event without an id gets one that is always the same.
 
-    def id_of(source_id: str, seq_nr: int) -> UUID:
-        """The UUID of version 5 of an event; uuid5() takes four times as long, and this is the hot path."""
-        digest = begun.copy()
-        digest.update(f"{source_id}/{seq_nr}".encode())
-        return UUID(int=int.from_bytes(digest.digest()[:16]) & _OTHER_BITS | _VERSION_5)
+    Picklable where its decoder is.
 
-    def decode_rows(rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
+    Args:
+        name: The name of the log.
+        decoder: Makes JSON of payloads and metadata.
+    """
+
+    name: str
+    decoder: Decoder = field(repr=False)
+
+    def __call__(self, rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
+        """As :data:`journal.log.Decode` says."""
+        begun = sha1(uuid5(NAMESPACE_URL, f"slice-projections:{self.name}").bytes, usedforsecurity=False)
+        decode = self.decoder
+
+        def id_of(source_id: str, seq_nr: int) -> UUID:
+            """The UUID of version 5 of an event; uuid5() takes four times as long, and this is the hot path."""
+            digest = begun.copy()
+            digest.update(f"{source_id}/{seq_nr}".encode())
+            return UUID(int=int.from_bytes(digest.digest()[:16]) & _OTHER_BITS | _VERSION_5)
+
         for row in rows:
             (
                 source_id, seq_nr, at, slice_number, event_id, entity_type, event_type, version, payload, metadata,
@@ -92,5 +109,3 @@ def envelopes(name: str, decode: Decoder) -> Decode:
                 source_id, seq_nr, at, slice_number, event_id or id_of(source_id, seq_nr), entity_type or "",
                 event_type, version, payload, metadata, tags, origin,
             ))  # fmt: skip
-
-    return decode_rows

@@ -33,28 +33,35 @@ def pekko_payloads(
         protobuf: Message classes by manifest, the Java class.
         decoders: Decoders of other serializers by id, which come before those here.
     """
-    own = dict(decoders or {})
-    by_id: dict[int, Decoder] = {
-        _JACKSON_JSON: _json,
-        _JACKSON_CBOR_264: _json,
-        _JACKSON_CBOR: _cbor,
-        _PROTOBUF: _protobuf(protobuf or {}),
-        _LONG: _number("<q"),
-        _INT: _number("<i"),
-        _STRING: lambda stored: to_json(text_of(_bytes(stored))).decode(),
-        _BOOLEAN: lambda stored: "true" if _bytes(stored) == b"\1" else "false",
-        **own,
-    }
+    return _PekkoPayloads(dict(protobuf or {}), dict(decoders or {}))
 
-    def decode(stored: Stored) -> str:
-        if isinstance(stored.data, str) and stored.serializer_id not in own:
+
+class _PekkoPayloads:
+    def __init__(self, protobuf: Mapping[str, Any], own: Mapping[int, Decoder]) -> None:
+        self._made_of = protobuf, own
+        self._own = own
+        self._by_id: dict[int, Decoder] = {
+            _JACKSON_JSON: _json,
+            _JACKSON_CBOR_264: _json,
+            _JACKSON_CBOR: _cbor,
+            _PROTOBUF: _protobuf(protobuf),
+            _LONG: _number("<q"),
+            _INT: _number("<i"),
+            _STRING: lambda stored: to_json(text_of(_bytes(stored))).decode(),
+            _BOOLEAN: lambda stored: "true" if _bytes(stored) == b"\1" else "false",
+            **own,
+        }
+
+    def __call__(self, stored: Stored) -> str:
+        if isinstance(stored.data, str) and stored.serializer_id not in self._own:
             return stored.data
-        found = None if stored.serializer_id is None else by_id.get(stored.serializer_id)
+        found = None if stored.serializer_id is None else self._by_id.get(stored.serializer_id)
         if found is None:
             raise InvalidPayload("no decoder knows this serializer: pass one in decoders, by its id")
         return found(stored)
 
-    return decode
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _PekkoPayloads, self._made_of  # made again in the other process
 
 
 def _bytes(stored: Stored) -> bytes:

@@ -10,7 +10,9 @@ from journal.database.identifiers import literal, quote
 from journal.foreign.mapping import VALUES, Bound, Constant, Expression, TableMapping, Value
 from journal.sql_files import sql_root
 
-NAMES = ("events", "keys", "heads", "load", "predecessors", "source", "latest", "find", "counts")
+NAMES = (
+    "events", "keys", "heads", "load", "predecessors", "source", "latest", "find", "counts", "counts_until",
+)  # fmt: skip
 """Queries that are the same for every bound."""
 
 TEXT_TYPES = frozenset({"text", "character varying", "character"})
@@ -27,7 +29,7 @@ _COLUMNS = (
     "e.version, e.payload, e.metadata, e.tags, e.serializer_id, e.manifest, e.metadata_serializer_id, "
     "e.metadata_manifest"
 )
-_CALL = re.compile(r"\b(place_of|time_of|source_of|number_of|in_slices)\(([^()]*)\)")
+_CALL = re.compile(r"\b(place_of|time_of|source_of|number_of|in_slices|slice_of)\(([^()]*)\)")
 _WORD = re.compile(r"\bforeign_(\w+)")
 _LONGEST = 512
 """UTF-16 units of an id of 255 characters, and some more."""
@@ -69,7 +71,7 @@ def queries_of(
         **{name: filling.fill(name) for name in NAMES},
         "types": filling.fill("types_by_slice" if by_slice else "types"),
         **{name: filling.fill(f"{name}_{bound}") for name in ("poll", "now", "writers")},
-        "relation": f"(\n{filling.fill('relation')}\n)",
+        **{name: f"(\n{filling.fill(name)}\n)" for name in ("relation", "sources")},
     }
 
 
@@ -88,7 +90,7 @@ class _Filling:
             "table": literal(mapping.name),
             "sequence": sequence or "",
         }
-        parts = {"generation": "generation"}
+        parts = {"generation": "generation", "sources": "sources"}
         parts |= {name: f"{name}_by_slice" if by_slice else name for name in ("types", "page", "newest")}
         for word, file in parts.items():
             self._words[word] = f"(\n{self.fill(file)}\n)"
@@ -105,6 +107,12 @@ class _Filling:
             return f"(({argument})::bigint - 1 + {self._first})"
         if function == "in_slices":
             return self._in_slices(*argument.split(", "))
+        if function == "slice_of":
+            source_id, stored = argument.split(", ")
+            return stored if self._stores_slices else _slice_of(source_id)
+        return self._time_call(function, argument)
+
+    def _time_call(self, function: str, argument: str) -> str:
         if self._bound == "transaction-start":
             return f"({argument})::timestamptz"
         if function == "place_of":
@@ -127,6 +135,7 @@ class _Filling:
             **{name: self._part(name, getattr(mapping, name)) for name in VALUES if name != "deleted"},
             "bytes": f"(512 + {self._bytes('payload', mapping.payload)} + {self._bytes('metadata', mapping.metadata)})",
         }
+        parts["stored_slice"] = parts["slice"]
         if mapping.slice is None:
             parts["slice"] = _slice_of(source_id)
         shown = ", ".join(f"{sql} AS {name}" for name, sql in parts.items())

@@ -238,12 +238,16 @@ def _repaired(
             )
 
     async def work(database: Database) -> Comparison:
-        if dry_run:
-            return await verify(
-                database, definition, sources=sources, from_first_kept=options.from_first_kept
-            )
-        with _showing() as progress:
-            return await repair(database, definition, sources, options, progress=progress)
+        async with connected_journal(where) as journal:
+            if dry_run:
+                kept = options.from_first_kept
+                return await verify(
+                    database, definition, sources=sources, from_first_kept=kept, journal=journal
+                )
+            with _showing() as progress:
+                return await repair(
+                    database, definition, sources, options, progress=progress, journal=journal
+                )
 
     found = visit_database(where.read_side, work)
     said = "would be replaced" if dry_run else "replaced"

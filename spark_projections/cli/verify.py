@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import click
 
-from journal import Database
+from journal import Database, Log
 from journal.suggestions import did_you_mean
 from projections.defining import projection_of
 from projections.terminal import (
@@ -62,9 +62,10 @@ _COLUMNS: Columns = {
 
 
 @click.command(cls=ComparingCommand)
-@derived
+@derived(sides="both")
 async def verify(
     database: Database,
+    journal: Log | None,
     /,
     name: str,
     *,
@@ -87,8 +88,8 @@ async def verify(
     Sources that are parked, and events that the handlers cannot handle, are named: what they would change is not
     compared, and no difference.
 
-    Connect as a role that may read the tables and the journal. What differs is mended by `projections rebuild NAME
-    --source ID`, or `projections rebuild NAME` for the whole.
+    Connect as a role that may read the tables and the journal. A journal in another database is named by --journal.
+    What differs is mended by `projections rebuild NAME --source ID`, or `projections rebuild NAME` for the whole.
 
     \b
     Examples
@@ -111,6 +112,7 @@ async def verify(
         sources=None if everything else sources or _SAMPLE,
         from_first_kept=from_first_kept,
         tell=_teller(),
+        journal=journal,
     )
     looked = f"{counted(found.sources, 'source')} of {found.of_sources:,}"
     if not found.differing:

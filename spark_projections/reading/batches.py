@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -47,6 +47,7 @@ SCHEMA = pa.schema(
 COLUMNS = tuple(SCHEMA.names)
 ALL_SEQ_NRS = (1, (1 << 63) - 1)
 
+_EPOCH, _INSTANT = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _CASTS = {"slice": "int4", "version": "int4", "event_id": "text", "payload": "text", "metadata": "text"}
 
 # In the transaction that reads, whatever the role's or the database's defaults are. A bulk read takes as long as it
@@ -159,37 +160,76 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def statement(reading: Reading, relation: str | None = None, more: Iterable[str] = ()) -> str:
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """
+    What stands after FROM to read a journal of another system.
+
+    Args:
+        events: Has the columns of the journal, with payloads as they are, ``place`` and ``source`` as they are stored.
+        sources: Each source with its slice, where that is computed: so it is computed once for each source.
+        by_number: Whether a place is a number.
+    """
+
+    events: str
+    sources: str | None = None
+    by_number: bool = False
+
+    def in_slices(self, slices: SliceRange) -> str:
+        """The condition of events in a range of slices."""
+        between = f"BETWEEN {literal(slices.min_slice)} AND {literal(slices.max_slice)}"
+        if self.sources is None:
+            return f"e.slice {between}"
+        return f"e.source IN (SELECT s.source FROM {self.sources} AS s WHERE s.slice {between})"
+
+    def at(self, comparison: str, time: datetime) -> str:
+        """The condition of events at a time, or before or after it."""
+        if self.by_number:
+            return f"e.place {comparison} {literal((time - _EPOCH) // _INSTANT)}"
+        return f"e.db_timestamp {comparison} {literal(time)}"
+
+    def of_sources(self, source_ids: tuple[str, ...]) -> str:
+        """The condition of events of sources; the ids are of the type that they are stored as."""
+        return f"e.source IN ({', '.join(map(literal, source_ids))})"
+
+
+class _Ours(Relations):
+    def of_sources(self, source_ids: tuple[str, ...]) -> str:
+        return f"e.source_id = ANY ({literal(source_ids)})"
+
+
+_OURS = _Ours(JOURNAL.relation)
+
+
+def statement(reading: Reading, relations: Relations | None = None, more: Iterable[str] = ()) -> str:
     """
     The SELECT that reads: for a look at its plan, or another way to run it.
 
     Args:
         reading: The events.
-        relation: What stands after FROM, with the columns of the journal, whose payloads are taken as they are; None
-            for the journal of this library.
-        more: Columns of it besides.
+        relations: What stands after FROM; None for the journal of this library.
+        more: Columns of it besides, each with what it is, such as ``e.manifest``.
     """
-    casts = _CASTS if relation is None else {"event_id": "text"}
+    casts = _CASTS if relations is None else {"event_id": "text"}
     names = (
-        f"e.{name}::{casts[name]} AS {name}" if name in casts else f"e.{name}"
-        for name in (*reading.columns, *more)
+        f"e.{name}::{casts[name]} AS {name}" if name in casts else f"e.{name}" for name in reading.columns
     )
-    columns = ", ".join(names)
-    where = " AND ".join(_conditions(reading)) or "TRUE"
+    found = relations or _OURS
+    where = " AND ".join(_conditions(reading, found)) or "TRUE"
     order = " ORDER BY e.source_id, e.seq_nr" if reading.order == "source" else ""
-    return f"SELECT {columns} FROM {relation or JOURNAL.relation} AS e WHERE {where}{order}"
+    return f"SELECT {', '.join([*names, *more])} FROM {found.events} AS e WHERE {where}{order}"
 
 
-def _conditions(reading: Reading) -> Iterator[str]:
+def _conditions(reading: Reading, relations: Relations) -> Iterator[str]:
     if (types := reading.entity_type.names) is not None:
         is_one = f"= {literal(types[0])}" if len(types) == 1 else f"= ANY ({literal(types)})"
         yield f"e.entity_type {is_one}"
     if reading.slices != ALL_SLICES:
-        yield f"e.slice BETWEEN {literal(reading.slices.min_slice)} AND {literal(reading.slices.max_slice)}"
+        yield relations.in_slices(reading.slices)
     if reading.since is not None:
-        yield f"e.db_timestamp >= {literal(reading.since)}"
+        yield relations.at(">=", reading.since)
     if reading.until is not None:
-        yield f"e.db_timestamp <= {literal(reading.until)}"
+        yield relations.at("<=", reading.until)
     if reading.after is not None:
         yield f"(e.source_id, e.seq_nr) > ({literal(reading.after[0])}, {literal(reading.after[1])})"
     if reading.seq_nrs != ALL_SEQ_NRS:
@@ -197,7 +237,7 @@ def _conditions(reading: Reading) -> Iterator[str]:
     if reading.event_types:
         yield f"e.event_type = ANY ({literal(reading.event_types)})"
     if reading.source_ids:
-        yield f"e.source_id = ANY ({literal(reading.source_ids)})"
+        yield relations.of_sources(reading.source_ids)
 
 
 def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:

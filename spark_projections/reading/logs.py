@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from uuid import UUID
 
 import pyarrow as pa
 
-from journal import Decode, EventEnvelope, Log, Origin
-from spark_projections.reading.batches import COLUMNS, Reading, read_batches, select_batches, statement
+from journal import EventEnvelope, Log, Origin, Queries
+from spark_projections.reading.batches import (
+    COLUMNS,
+    Reading,
+    Relations,
+    read_batches,
+    select_batches,
+    statement,
+)
 from spark_projections.reading.envelopes import envelopes
 
 _DECODED_BY = ("serializer_id", "manifest", "metadata_serializer_id", "metadata_manifest")
@@ -26,19 +33,31 @@ class ReadLog:
 
     Args:
         dsn: The database; not shown.
-        relation: What stands after FROM, where it is not a journal of this library.
-        decode: Makes envelopes of its rows.
+        queries: What it is asked, where it is not a journal of this library.
+        by_number: Whether it is ordered by numbers; see :attr:`journal.Log.is_by_number`.
     """
 
     dsn: str = field(repr=False)
-    relation: str | None = None
-    decode: Decode | None = field(default=None, repr=False)
+    queries: Queries | None = field(default=None, repr=False)
+    by_number: bool = False
 
     @classmethod
     def of(cls, log: Log) -> ReadLog:
         """What other processes need to read a log."""
-        dsn = log.database.dsn
-        return cls(dsn) if log.has_tokens else cls(dsn, log.queries.relation, log.queries.decode)
+        return cls(log.database.dsn, None if log.has_tokens else log.queries, log.is_by_number)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether events between others may have been deleted: what another system keeps is its own business."""
+        return self.queries is not None
+
+    @property
+    def relations(self) -> Relations | None:
+        """What stands after FROM, where it is not a journal of this library."""
+        if self.queries is None:
+            return None
+        sources = None if self.queries.stores_slices else self.queries.sources
+        return Relations(self.queries.relation, sources, self.by_number)
 
     def pages(self, reading: Reading, size: int) -> Generator[list[EventEnvelope], None, None]:
         """
@@ -53,18 +72,18 @@ class ReadLog:
                     yield self._events(batch.slice(start, size))
 
     def _batches(self, reading: Reading) -> Iterator[pa.RecordBatch]:
-        if self.relation is None:
+        if self.queries is None:
             return read_batches(self.dsn, reading)
-        sql = statement(reading, self.relation, _DECODED_BY)
+        sql = statement(reading, self.relations, [f"e.{name}" for name in _DECODED_BY])
         return select_batches(self.dsn, sql, (), reading.batch_bytes)
 
     def _events(self, batch: pa.RecordBatch) -> list[EventEnvelope]:
-        if self.decode is None:
+        if self.queries is None:
             return list(envelopes(batch))
-        return list(self.decode(_rows(batch), Origin.QUERY))
+        return list(self.queries.decode(_rows(batch), Origin.QUERY))
 
 
-def _rows(batch: pa.RecordBatch) -> Sequence[dict[str, object]]:
+def _rows(batch: pa.RecordBatch) -> Sequence[Mapping[str, object]]:
     """As a session would have them, but for the ids, which are read as text."""
     rows: list[dict[str, object]] = batch.rename_columns([*COLUMNS, *_DECODED_BY]).to_pylist()
     for row in rows:

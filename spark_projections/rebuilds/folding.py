@@ -79,7 +79,8 @@ class Job:
         rebuild_id: The number of the rebuild.
         until: The fence.
         skip: Go on after events that the handlers cannot handle.
-        from_first_kept: Sources may begin after 1, because their first events have been deleted.
+        from_first_kept: Sources may begin after 1, because their first events have been deleted; in a journal of
+            another system, others may be, too.
         handler_timeout: How long a handler may take.
         started_at: When the rebuild began, which tells it from another with its number; None: whichever has it.
         journal: What is read, pickled by cloudpickle; None for the journal in the same database.
@@ -223,14 +224,12 @@ class _Part:
         source_id, seq_nr, _ = place
         for envelope in page:
             known = seq_nr if envelope.source_id == source_id else 0
-            if envelope.seq_nr != known + 1 and (known or not self._job.from_first_kept):
+            may_be_gone = known == 0 or self._log.has_gaps
+            if envelope.seq_nr != known + 1 and not (may_be_gone and self._job.from_first_kept):
                 raise RebuildFailed(
                     f"{describe(envelope)} follows seq_nr {known}: the events between are no longer in the journal; "
-                    + (
-                        "restore them"
-                        if known
-                        else "restore them, or build from those that are left: --from-first-kept"
-                    )
+                    "restore them"
+                    + (", or build from those that are left: --from-first-kept" if may_be_gone else "")
                 )
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
 

@@ -24,21 +24,23 @@ class Left(NamedTuple):
     """What has changed since, where it is of no use any more."""
 
 
-def mark_of(definition: Any, options: RebuildOptions, journal: str | None) -> str:
+def mark_of(definition: Any, options: RebuildOptions, journal: Log | None) -> str:
     """
     Tells the code of a projection, and what else decides what is built.
 
     Args:
         definition: The projection.
         options: What is asked of the rebuild.
-        journal: The name of the journal, where that is in another database.
+        journal: The journal, where that is in another database: of another system, also what its columns mean.
     """
-    elsewhere = () if journal is None else (journal,)
+    elsewhere: tuple[str, ...] = ()
+    if journal is not None:
+        elsewhere = (journal.name,) if journal.has_tokens else (journal.name, journal.queries.relation)
     return fingerprint(definition, options.until, options.from_first_kept, *elsewhere)
 
 
 async def left_behind(
-    session: OwnedSession, number: int, definition: Any, options: RebuildOptions, journal: str | None
+    session: OwnedSession, number: int, definition: Any, options: RebuildOptions, journal: Log | None
 ) -> Left:
     """What is there of a rebuild that has not ended; RebuildUnderWay: it is of other slices, or with other tables."""
     found = await bookkeeping.unfinished(session, number)
@@ -49,7 +51,7 @@ async def left_behind(
     if not await bookkeeping.whole(session, found):
         return Left(None, "a table that it fills was dropped")
     if found.fingerprint != mark_of(definition, options, journal):
-        return Left(None, "the code has changed, or the options,")
+        return Left(None, "the code has changed, or the options, or the mapping of the journal,")
     if (found.slices, found.method) != (options.slices, options.method):
         raise RebuildUnderWay(
             f"an interrupted rebuild of slices {found.slices} of projection {projection_of(definition).name!r} is "
@@ -70,4 +72,4 @@ async def refuse_a_second(
     number = await session.fetchval(_NUMBER, name)
     if number is not None:
         async with bookkeeping.only_one(session, number, name):
-            await left_behind(session, number, definition, options, None if journal is None else journal.name)
+            await left_behind(session, number, definition, options, journal)

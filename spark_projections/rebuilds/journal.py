@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import offsets
-from journal import ALL_SLICES, JOURNAL, Database, EntityTypes, Key, Log, OwnedSession, Queries, SliceReader
+from journal import (
+    ALL_SLICES,
+    JOURNAL,
+    Database,
+    EntityTypes,
+    Key,
+    Log,
+    OwnedSession,
+    Queries,
+    Session,
+    SliceReader,
+    as_log,
+)
 from journal import entity_types as types_of
 from journal.database import quote
 from journal.writers import WritersLook, look_at_writers
@@ -23,20 +35,26 @@ from spark_projections.rebuilds.bookkeeping import Rebuild, transaction
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
 
-# Of a journal of another system, sessions walk indexes; this reads all.
-_AS_A_WHOLE = """
-SELECT set_config(s.name, 'on', TRUE)
+# Of a journal of another system, sessions walk indexes, unless all is read.
+_PLAN = """
+SELECT set_config(s.name, $1::text, TRUE)
 FROM (VALUES ('enable_seqscan'), ('enable_bitmapscan'), ('enable_sort')) AS s (name)
-"""
-_COUNTS = """
-SELECT e.slice, count(*) AS events FROM {relation} AS e
-WHERE ($1::text[] IS NULL OR e.entity_type = ANY ($1)) AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4
-GROUP BY e.slice
 """
 _FOLDED = """
 DECLARE folded CURSOR FOR SELECT o.source_id, o.seq_nr, o.db_timestamp, o.slice FROM {schema}._offsets AS o
 """
 _PAGE = 5000
+_ALL = 2**31 - 1
+
+
+async def plan_as_a_whole(session: Session) -> None:
+    """Have statements of this transaction read tables as a whole, where that is cheaper."""
+    await session.fetch(_PLAN, "on")
+
+
+async def plan_by_indexes(session: Session) -> None:
+    """Have statements of this transaction look rows up, whatever the statistics say."""
+    await session.fetch(_PLAN, "off")
 
 
 class JournalWentBack(RebuildFailed):
@@ -49,9 +67,22 @@ class JournalSession(NamedTuple):
     session: OwnedSession
     queries: Queries
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether events between others may have been deleted: what another system keeps is its own business."""
+        return self.queries is not JOURNAL
+
     async def look(self, after_import: int) -> WritersLook:
         """What is in flight, and imports after a number."""
         return await look_at_writers(self.session, after_import, poll=self.queries.poll)
+
+    async def has_kept(self, source_id: str, last: int, events: int) -> bool:
+        """Whether it still has so many events of a source up to a number; of ours, no single ones are deleted."""
+        if not self.has_gaps:
+            return True
+        query = f"SELECT count(*) FROM ({self.queries.source}\n) AS e"
+        found = await self.session.fetchval(query, source_id, 1, last, False, _ALL, _ALL)
+        return bool(found == events)
 
 
 class SliceCount(NamedTuple):
@@ -73,6 +104,11 @@ class RebuiltFrom:
 
     database: Database
     elsewhere: Log | None = None
+
+    @classmethod
+    def named(cls, database: Database, journal: Database | Log | None) -> RebuiltFrom:
+        """The journal that was named, of a standby its primary; None for the one in the database of the read models."""
+        return cls(database, None if journal is None else as_log(journal).at_primary)
 
     @property
     def log(self) -> Log:
@@ -101,7 +137,17 @@ class RebuiltFrom:
                 yield found
                 return
             async with transaction(found.session):
-                await found.session.execute(_AS_A_WHOLE)
+                await plan_as_a_whole(found.session)
+                yield found
+
+    @asynccontextmanager
+    async def reading_once(self, session: OwnedSession) -> AsyncIterator[JournalSession]:
+        """As :meth:`reading`, and what one statement has seen another sees, too."""
+        async with self.reading(session) as found:
+            if self.elsewhere is None:
+                yield found
+                return
+            async with transaction(found.session, snapshot_after="SELECT 1"):
                 yield found
 
     def of_tasks(self) -> bytes | None:
@@ -140,8 +186,9 @@ class RebuiltFrom:
     ) -> dict[int, int]:
         """How many events each slice has that a rebuild is of, up to the fence."""
         async with self.reading_all(session) as (reading, queries):
-            sql = _COUNTS.format(relation=queries.relation)
-            rows = await reading.fetch(sql, entity_types, *rebuild.slices, rebuild.fence.time)
+            rows = await reading.fetch(
+                queries.counts_until, entity_types, *rebuild.slices, rebuild.fence.time
+            )
         return {row["slice"]: row["events"] for row in rows}
 
     async def imported_since(self, session: OwnedSession, rebuild: Rebuild) -> bool:

@@ -28,7 +28,6 @@ from journal import (
     OwnedSession,
     ProjectionsError,
     SliceRange,
-    as_log,
     connect,
 )
 from journal.database import quote
@@ -97,10 +96,9 @@ async def rebuild(
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.
     """
-    elsewhere = None if journal is None else as_log(journal).at_primary
     return await _Run(
         database, dsn, definition, options or RebuildOptions(), spark, progress or RebuildProgress(),
-        RebuiltFrom(database, elsewhere),
+        RebuiltFrom.named(database, journal),
     ).run()  # fmt: skip
 
 
@@ -184,7 +182,9 @@ class _Run:
     async def _begin_or_resume(
         self, session: OwnedSession, projection: Projection, written: Sequence[WrittenTable], number: int
     ) -> Rebuild:
-        found, outdated = await left_behind(session, number, self.definition, self.options, self.journal.name)
+        found, outdated = await left_behind(
+            session, number, self.definition, self.options, self.journal.elsewhere
+        )
         if found is None:
             if outdated is not None:
                 self.progress.waiting(f"{outdated} since the interrupted rebuild began: it begins again")
@@ -217,7 +217,7 @@ class _Run:
             )
         splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
         parts = balanced(await self._slice_counts(session, projection), splits, self.options.slices)
-        mark = mark_of(self.definition, self.options, self.journal.name)
+        mark = mark_of(self.definition, self.options, self.journal.elsewhere)
         wanted = Wanted(
             self.options.slices, projection.version, projection.entity_types, fence, mark, self.options.method
         )
@@ -329,6 +329,10 @@ class _Run:
         async with bookkeeping.transaction(session):
             types = await self.journal.entity_types(session, projection.entity_types)
             await verifying.compare_counts(session, rebuild, self.journal, types)
+            if not self.journal.log.has_tokens:
+                await verifying.look_for_doubled_events(
+                    session, rebuild, from_first_kept=self.options.from_first_kept
+                )
             if not self.options.from_first_kept:
                 await verifying.look_for_lost_sources(session, rebuild, self.journal, types)
             sampled = await verifying.compare_sample(session, rebuild, self.journal, self.definition)

@@ -15,22 +15,21 @@ from projections.errors import HandlerFailed, describe
 from projections.running import BatchWriter, Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
-from spark_projections.rebuilds.journal import JournalSession
+from spark_projections.rebuilds.journal import JournalSession, RebuiltFrom
+from spark_projections.rebuilds.sources import Source
 
 LISTED = 100
 """What is listed of rows that differ, and of events that are left out."""
 
 _HANDLED = """
-SELECT s.source_id, p.evicted_before, j.seq_nr AS last, coalesce(
+SELECT s.source_id, p.evicted_before, coalesce(
     (SELECT o.seq_nr FROM projections.source_offsets AS o WHERE o.projection_id = $1 AND o.source_id = s.source_id),
     (SELECT k.seq_nr - 1 FROM projections.parked_sources AS k WHERE k.projection_id = $1 AND k.source_id = s.source_id),
     -- As the workers decide: what is older than the offsets that are kept has been handled.
-    CASE WHEN j.db_timestamp < p.evicted_before THEN j.seq_nr END
+    CASE WHEN s.db_timestamp < p.evicted_before THEN s.seq_nr END
 ) AS seq_nr
-FROM unnest($2::text[]) AS s (source_id)
+FROM unnest($2::text[], $3::bigint[], $4::timestamptz[]) AS s (source_id, seq_nr, db_timestamp)
 INNER JOIN projections.projections AS p ON p.projection_id = $1
-LEFT JOIN projections.sources AS j
-    ON j.source_id = s.source_id AND coalesce(j.entity_type = ANY (p.entity_types), TRUE)
 """
 _PARKED = """
 SELECT count(*) OVER () AS total, k.source_id, k.seq_nr FROM projections.parked_sources AS k
@@ -54,20 +53,18 @@ class Handled(NamedTuple):
     source_id: str
     evicted_before: datetime
     """Up to this time, where there is no number."""
-    last: int | None
-    """The number of its last event; None where the journal does not have the source."""
     seq_nr: int | None
 
 
 async def comparable(
-    session: Session, definition: Any, *, shared: bool
+    session: Session, definition: Any, journal: RebuiltFrom, *, shared: bool
 ) -> tuple[Projection, list[Table], int]:
     """
     What a projection declares, the tables that it writes, and its number in the database.
 
     With ``shared``, rows that several sources share can be compared, too. Raises NotFound where no worker
-    has run it on this database yet, and NotRebuildable where its rows cannot be made again here, or another version
-    of its code runs, or one that reads other entity types.
+    has run it on this database yet, WrongJournal where it reads another journal, and NotRebuildable where its rows
+    cannot be made again here, or another version of its code runs, or one that reads other entity types.
     """
     projection, written = rebuildable(definition)
     name, tables = projection.name, [one.table for one in written if one.table is not None]
@@ -83,24 +80,19 @@ async def comparable(
             f"model again, run `projections rebuild {name}`"
         )
     found = await offsets.status(session, name)
-    refuse_elsewhere(found)
+    _check_journal(found, journal)
     await _check_code(session, projection, found.projection_id)
     return projection, tables, found.projection_id
 
 
-def refuse_elsewhere(found: offsets.ProjectionStatus) -> None:
-    """
-    Refuse what joins the journal with read models where they are in two databases.
-
-    Raises:
-        NotRebuildable: They are.
-    """
-    if found.journal is not None:
-        raise NotRebuildable(
-            f"projection {found.name!r} reads journal {found.journal!r} of another database, and this needs both in "
-            "one. To build its read model again, empty its tables while no worker runs, and let it begin again: "
-            f"`projections offsets clear {found.name}`"
-        )
+def _check_journal(found: offsets.ProjectionStatus, journal: RebuiltFrom) -> None:
+    if found.journal == journal.name:
+        return
+    reads = "the journal here" if found.journal is None else f"journal {found.journal!r} of another database"
+    named = "none was named" if journal.name is None else f"{journal.name!r} was named"
+    raise offsets.WrongJournal(
+        f"projection {found.name!r} reads {reads}, and {named}: name the one that it reads"
+    )
 
 
 async def _check_code(session: Session, projection: Projection, number: int) -> None:
@@ -118,9 +110,10 @@ async def _check_code(session: Session, projection: Projection, number: int) -> 
         )
 
 
-async def handled_until(session: Session, number: int, source_ids: Sequence[str]) -> list[Handled]:
+async def handled_until(session: Session, number: int, sources: Sequence[Source]) -> list[Handled]:
     """How far the workers of a projection have handled sources, as the transaction sees it."""
-    return [Handled(*row.values()) for row in await session.fetch(_HANDLED, number, list(source_ids))]
+    columns = [[source[place] for source in sources] for place in range(len(Source._fields))]
+    return [Handled(*row.values()) for row in await session.fetch(_HANDLED, number, *columns)]
 
 
 async def parked_at(
@@ -137,7 +130,8 @@ class Refolding:
     Handles events of sources again, as workers have; what they write goes to temporary tables of the transaction.
 
     With ``skip`` it goes on after events that the handlers cannot handle, which are counted; with ``from_first_kept``
-    sources may begin after 1, because their first events have been deleted.
+    sources may begin after 1, because their first events have been deleted; in a journal of another system, others may
+    be, too.
     """
 
     def __init__(
@@ -150,7 +144,7 @@ class Refolding:
         from_first_kept: bool,
     ) -> None:
         self._session = session
-        self._reading, self._queries = reading
+        self._reading = reading
         self._dispatcher = dispatcher
         self._skip = skip
         self._from_first_kept = from_first_kept
@@ -181,21 +175,31 @@ class Refolding:
                 f"the offset of source {source.source_id!r} was set back meanwhile: run it again"
             )
         async for envelope in read_source(
-            self._reading, source.source_id, first=known + 1, last=source.seq_nr, queries=self._queries
-        ):
+            self._reading.session, source.source_id, first=known + 1, last=source.seq_nr,
+            queries=self._reading.queries,
+        ):  # fmt: skip
             if source.seq_nr is None and envelope.db_timestamp >= source.evicted_before:
                 break
-            if envelope.seq_nr != known + 1 and (known or not self._from_first_kept):
-                raise self._gone(describe(envelope) + f" follows seq_nr {known}", kept=known == 0)
+            if envelope.seq_nr != known + 1 and not (self._may_be_gone(known) and self._from_first_kept):
+                raise self._gone(
+                    describe(envelope) + f" follows seq_nr {known}", kept=self._may_be_gone(known)
+                )
             known = envelope.seq_nr
             self._waiting.append(envelope)
             if len(self._waiting) >= _BATCH:
                 await self._handle_all()
         if source.seq_nr is not None and known < source.seq_nr:
-            raise self._gone(
-                f"source {source.source_id!r} ends at seq_nr {known}, and {source.seq_nr} are handled"
-            )
+            kept = self._reading.has_gaps
+            if not (kept and self._from_first_kept):
+                raise self._gone(
+                    f"source {source.source_id!r} ends at seq_nr {known}, and {source.seq_nr} are handled",
+                    kept=kept,
+                )
         self._folded[source.source_id] = known
+
+    def _may_be_gone(self, known: int) -> bool:
+        """Whether the events after a number may have been deleted."""
+        return known == 0 or self._reading.has_gaps
 
     @staticmethod
     def _gone(what: str, *, kept: bool = False) -> RebuildFailed:

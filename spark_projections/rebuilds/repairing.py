@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from journal import Database, OwnedSession
+from journal import Database, Log, OwnedSession
 from journal.schema import check_version
 from projections.defining import Projection
 from projections.failing import GiveUp
@@ -20,30 +20,27 @@ from projections.running import read_shape
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.comparing import Difference, Rows
-from spark_projections.rebuilds.journal import RebuiltFrom
+from spark_projections.rebuilds.journal import JournalSession, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.refolding import (
     LISTED,
     EventOf,
-    Handled,
     Refolding,
     comparable,
     handled_until,
     parked_at,
     refolding,
 )
+from spark_projections.rebuilds.sources import (
+    PAGE,
+    Source,
+    all_sources,
+    known_sources,
+    number_of_sources,
+    some_sources,
+)
 from spark_projections.rebuilds.swapping import lock_tables
 
-_PAGE = 1_000
-_SOURCES = """
-SELECT s.source_id FROM projections.sources AS s
-WHERE coalesce(s.entity_type = ANY ($1), TRUE) AND s.source_id > $2 ORDER BY s.source_id LIMIT $3
-"""
-_SAMPLE = """
-SELECT s.source_id FROM projections.sources AS s
-WHERE coalesce(s.entity_type = ANY ($1), TRUE) ORDER BY random() LIMIT $2
-"""
-_COUNT = "SELECT count(*) FROM projections.sources AS s WHERE coalesce(s.entity_type = ANY ($1), TRUE)"
 # Rows are looked up by their keys, and sources in the order of theirs, whatever the statistics say.
 _BY_KEYS = [
     f"SET LOCAL enable_{one} = off" for one in ("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin")
@@ -99,6 +96,7 @@ async def repair(
     options: RebuildOptions | None = None,
     *,
     progress: RebuildProgress | None = None,
+    journal: Database | Log | None = None,
 ) -> Comparison:
     """
     Make the rows of sources what the journal says, in one transaction and beside live workers.
@@ -109,11 +107,14 @@ async def repair(
         source_ids: The sources.
         options: Of these, ``skip``, ``from_first_kept`` and ``swap_within`` are meant.
         progress: Is told who has the tables.
+        journal: What the projection reads, where that is in another database, which is only read; of a standby, its
+            primary.
 
     Returns:
         The rows that differed, as they were before.
 
     Raises:
+        InvalidValue: The projection reads another journal.
         RebuildError: The rows of a source cannot be told from others, another version of the code runs, the journal
             does not have the source or all of its events, the tables stay in use, or the rows still differ when they
             are written, as where a trigger changes them. Nothing has changed.
@@ -121,25 +122,27 @@ async def repair(
         DatabaseError: The database refused, or was lost.
     """
     chosen, told = options or RebuildOptions(), progress or RebuildProgress()
-    wanted = sorted(set(source_ids))
+    wanted, read_from = sorted(set(source_ids)), RebuiltFrom.named(database, journal)
     async with database.session() as session:
         await check_version(session)
-        projection, tables, number = await comparable(session, definition, shared=False)
+        projection, tables, number = await comparable(session, definition, read_from, shared=False)
         rows, skip = Rows(tables), chosen.skip or projection.recovery.give_up is GiveUp.SKIP
         async with (
             transaction(session),
-            RebuiltFrom(database).reading(session) as reading,
+            read_from.reading(session) as reading,
             refolding(
                 session, reading, projection, rows, skip=skip, from_first_kept=chosen.from_first_kept
             ) as again,
         ):
             await _set(session, _ALL_ROWS)
             await rows.create(session)
-            await again.fold(_known(projection, await handled_until(session, number, wanted)))
+            sources = await _known(reading, projection, wanted)
+            await again.fold(await handled_until(session, number, sources))
             await lock_tables(session, rows.names, told.waiting, chosen.swap_within)
             # What was handled meanwhile, by the code that is handled by now.
-            await comparable(session, definition, shared=False)
-            await again.fold(await handled_until(session, number, wanted))
+            await comparable(session, definition, read_from, shared=False)
+            sources = await _known(reading, projection, wanted)
+            await again.fold(await handled_until(session, number, sources))
             await _set(session, _BY_KEYS)
             found = await rows.differences(session, wanted, LISTED)
             left = await _left_out(session, again, number, wanted)
@@ -151,14 +154,15 @@ async def repair(
     )  # fmt: skip
 
 
-def _known(projection: Projection, handled: Sequence[Handled]) -> Sequence[Handled]:
-    if unknown := [one.source_id for one in handled if one.last is None]:
+async def _known(reading: JournalSession, projection: Projection, source_ids: Sequence[str]) -> list[Source]:
+    found = await known_sources(reading, projection.entity_types, source_ids)
+    if unknown := sorted(set(source_ids) - {one.source_id for one in found}):
         raise NotRebuildable(
             f"the journal has no source {', '.join(map(repr, unknown))} that this projection reads "
             f"({projection.entity_types.said}): correct the name; rows that nothing in the journal has "
             "made are for you to delete"
         )
-    return handled
+    return found
 
 
 async def _check_repaired(session: OwnedSession, rows: Rows, source_ids: Sequence[str]) -> None:
@@ -183,11 +187,13 @@ async def verify(
     sources: int | Sequence[str] | None = 100,
     from_first_kept: bool = False,
     tell: Callable[[int, int], None] | None = None,
+    journal: Database | Log | None = None,
 ) -> Comparison:
     """
     Compare a read model with the journal, beside live workers, and change nothing.
 
-    All of it is seen as of one moment: the rows, and the events that workers had handled by then.
+    All of it is seen as of one moment: the rows, and the events that workers had handled by then. A journal in another
+    database is read after that moment, so it has all of these.
 
     Args:
         database: The primary. A role that reads the tables and the journal, and may make temporary tables.
@@ -196,36 +202,38 @@ async def verify(
             which also finds rows that nothing in the journal has made, and compares rows that several sources share.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
         tell: Is told how many sources are done, and of how many.
+        journal: As for :func:`repair`.
 
     Raises:
+        InvalidValue: The projection reads another journal.
         RebuildError: The rows cannot be made again here, another version of the code runs, or the journal does not
             have all events of a source any more.
         DatabaseError: The database refused, or was lost.
     """
+    whole, read_from = sources is None, RebuiltFrom.named(database, journal)
     async with database.session() as session:
         await check_version(session)
-        whole = sources is None
-        projection, tables, number = await comparable(session, definition, shared=whole)
+        projection, tables, number = await comparable(session, definition, read_from, shared=whole)
         names = sorted([(await read_shape(session, table)).name for table in tables])
         lock = f"LOCK TABLE ONLY projections.events, {', '.join(names)} IN ACCESS SHARE MODE"
         rows, found = Rows(tables, whole=whole), list[str]()
         async with (
             transaction(session, snapshot_after=lock),
-            RebuiltFrom(database).reading(session) as reading,
+            read_from.reading_once(session) as reading,
             refolding(
                 session, reading, projection, rows, skip=True, from_first_kept=from_first_kept
             ) as again,
         ):
-            await comparable(session, definition, shared=whole)  # the code of this moment
+            await comparable(session, definition, read_from, shared=whole)  # the code of this moment
             await _set(session, _ALL_ROWS)
             await rows.create(session)
-            of_sources = await session.fetchval(_COUNT, projection.entity_types.sql)
+            of_sources = await number_of_sources(reading, projection.entity_types)
             done = 0
-            async for page in _pages(session, projection.entity_types.sql, sources):
-                await again.fold(_known(projection, await handled_until(session, number, page)))
+            async for page in _pages(session, reading, projection, sources):
+                await again.fold(await handled_until(session, number, page))
                 again.forget()
                 done += len(page)
-                found += [] if whole else page
+                found += [] if whole else [one.source_id for one in page]
                 if tell is not None:
                     tell(done, of_sources)
             await _set(session, _AS_A_WHOLE if whole else _BY_KEYS)
@@ -237,19 +245,19 @@ async def verify(
 
 
 async def _pages(
-    session: OwnedSession, entity_types: list[str] | None, sources: int | Sequence[str] | None
-) -> AsyncIterator[list[str]]:
-    """The ids of some sources, or of all."""
-    if isinstance(sources, int):
-        rows = await session.fetch(_SAMPLE, entity_types, sources)
-        sources = [row["source_id"] for row in rows]
-    await _set(session, _BY_KEYS)
-    if sources is not None:
-        chosen = sorted(set(sources))
-        for start in range(0, len(chosen), _PAGE):
-            yield chosen[start : start + _PAGE]
-        return
-    page = await session.fetch(_SOURCES, entity_types, "", _PAGE)
-    while page:
-        yield [row["source_id"] for row in page]
-        page = await session.fetch(_SOURCES, entity_types, page[-1]["source_id"], _PAGE)
+    session: OwnedSession,
+    reading: JournalSession,
+    projection: Projection,
+    sources: int | Sequence[str] | None,
+) -> AsyncIterator[list[Source]]:
+    """Some sources, or all."""
+    chosen = await some_sources(reading, projection.entity_types, sources) if isinstance(sources, int) else []
+    for one in (session, reading.session):
+        await _set(one, _BY_KEYS)
+    if sources is None:
+        async for page in all_sources(reading, projection.entity_types):
+            yield page
+    elif not isinstance(sources, int):
+        chosen = await _known(reading, projection, sorted(set(sources)))
+    for start in range(0, len(chosen), PAGE):
+        yield chosen[start : start + PAGE]

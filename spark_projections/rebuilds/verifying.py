@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from journal import OwnedSession, Session
+from journal import OwnedSession, Session, latest_seq_nr
 from journal.database import quote
 from projections.defining import ColumnOperation, Kind, Table, projection_of
 from spark_projections.errors import RebuildFailed
@@ -31,6 +31,17 @@ _NOT_FOLDED = """
 SELECT k.source_id FROM unnest($1::text[]) AS k (source_id)
 WHERE NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = k.source_id COLLATE "C")
 """
+# Where a source is that workers have handled, and the journal has no event of any more.
+_GONE_ELSEWHERE = """
+SELECT o.source_id FROM projections.source_offsets AS o
+WHERE o.projection_id = $1 AND o.slice BETWEEN $2 AND $3 AND o.db_timestamp <= $4
+AND NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = o.source_id)
+ORDER BY o.source_id
+"""
+_DOUBLED = """
+SELECT n.source_id, n.events, n.seq_nr FROM {schema}._last AS n
+WHERE n.events > n.seq_nr OR (NOT $1 AND n.events <> n.seq_nr) LIMIT 1
+"""
 _GONE = """
 SELECT k.source_id FROM unnest($1::text[]) AS k (source_id)
 WHERE (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = k.source_id COLLATE "C" LIMIT 1) IS NULL
@@ -38,7 +49,7 @@ WHERE (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = k.source
 _PAGE = 10_000
 # The same ones for each run, and spread over all sources.
 _SAMPLE = """
-SELECT source_id, db_timestamp, seq_nr AS last, seq_nr FROM {schema}._last
+SELECT source_id, db_timestamp, seq_nr, events FROM {schema}._last
 WHERE seq_nr <= $2 ORDER BY hashtextextended(source_id, 0) LIMIT $1
 """
 SAMPLE = 20
@@ -53,7 +64,8 @@ async def compare_counts(
     """
     Compare the events folded in each slice with those in the journal.
 
-    RebuildFailed: they differ, and no import since the fence explains it.
+    RebuildFailed: they differ, and no import since the fence explains it. Another system may have deleted some since
+    they were folded; whether any was folded twice is told by their numbers there.
     """
     stored = await journal.events_by_slice(session, rebuild, entity_types)
     rows = await session.fetch(_FOLDED.format(schema=schema_of(rebuild.rebuild_id)))
@@ -65,9 +77,12 @@ async def compare_counts(
     ]
     if not differing:
         return
-    # Events with older times that were imported meanwhile are for the live workers.
-    imported = await journal.imported_since(session, rebuild)
-    wrong = [one for one in differing if not imported or one[1] < one[2]]
+    if journal.log.has_tokens:
+        # Events with older times that were imported meanwhile are for the live workers.
+        imported = await journal.imported_since(session, rebuild)
+        wrong = [one for one in differing if not imported or one[1] < one[2]]
+    else:
+        wrong = [one for one in differing if one[1] > one[2]]
     if wrong:
         number, there, here = wrong[0]
         gone = any(there < here for _, there, here in wrong)
@@ -78,16 +93,57 @@ async def compare_counts(
         )
 
 
+async def look_for_doubled_events(session: Session, rebuild: Rebuild, *, from_first_kept: bool) -> None:
+    """
+    Make sure by their numbers that no event was folded twice, where the journal may have fewer than were folded.
+
+    RebuildFailed: one was.
+    """
+    query = _DOUBLED.format(schema=schema_of(rebuild.rebuild_id))
+    if (row := await session.fetchrow(query, from_first_kept)) is not None:
+        raise RebuildFailed(
+            f"of source {row['source_id']!r}, {row['events']:,} events were folded, up to seq_nr {row['seq_nr']:,}"
+        )
+
+
 async def look_for_lost_sources(
     session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom, entity_types: Sequence[str] | None
 ) -> None:
     """
     Make sure that there is no source of which the journal has no event any more: its rows would be missing.
 
-    Journals of other systems keep no list of what they had.
+    Journals of other systems keep no list of what they had: of those, only what workers have handled lately is known.
+
+    RebuildFailed: there is one.
     """
-    if not journal.log.has_tokens:
-        return
+    lost = (
+        await _lost_sources(session, rebuild, journal, entity_types)
+        if journal.log.has_tokens
+        else await _deleted_sources(session, rebuild, journal)
+    )
+    if lost:
+        raise RebuildFailed(
+            f"all events of {len(lost):,} sources, such as {lost[0]!r}, are no longer in the journal: restore "
+            "them, or build from those that are left: --from-first-kept"
+        )
+
+
+async def _deleted_sources(session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom) -> list[str]:
+    """Of sources that workers have handled and the rebuild has not found, those that are not there at all."""
+    query = _GONE_ELSEWHERE.format(schema=schema_of(rebuild.rebuild_id))
+    rows = await session.fetch(query, rebuild.projection_id, *rebuild.slices, rebuild.fence.time)
+    async with journal.reading(session) as (reading, queries):
+        return [
+            row["source_id"]
+            for row in rows
+            if not await latest_seq_nr(reading, row["source_id"], queries=queries)
+        ]
+
+
+async def _lost_sources(
+    session: OwnedSession, rebuild: Rebuild, journal: RebuiltFrom, entity_types: Sequence[str] | None
+) -> list[str]:
+    """Sources that the journal knows to have had, and has no event of."""
     not_folded, lost, after = _NOT_FOLDED.format(schema=schema_of(rebuild.rebuild_id)), list[str](), ""
     async with journal.reading_all(session) as (reading, _):
         for one in (session, reading):
@@ -101,11 +157,7 @@ async def look_for_lost_sources(
             unknown = await session.fetch(not_folded, [row["source_id"] for row in page])
             gone = await reading.fetch(_GONE, [row["source_id"] for row in unknown]) if unknown else ()
             lost += [row["source_id"] for row in gone]
-    if lost:
-        raise RebuildFailed(
-            f"all events of {len(lost):,} sources, such as {lost[0]!r}, are no longer in the journal: restore "
-            "them, or build from those that are left: --from-first-kept"
-        )
+    return lost
 
 
 async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, declared: Table) -> None:
@@ -141,20 +193,23 @@ async def compare_sample(
     if projection.kind is not Kind.TABLE or not any(table.per_source for table in tables):
         return 0
     schema = schema_of(rebuild.rebuild_id)
-    sampled = [
-        Handled(*row.values()) for row in await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)
-    ]
-    source_ids = [one.source_id for one in sampled]
+    found = await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)
     rows = Rows(tables, schema=schema)
     await rows.create(session)
     # What cannot be handled was skipped, and what is gone was left out, or this would not have been built.
     async with (
-        journal.reading(session) as reading,
+        journal.reading_once(session) as reading,
         refolding(session, reading, projection, rows, skip=True, from_first_kept=True) as again,
     ):
+        sampled = [
+            Handled(*values)
+            for *values, events in (row.values() for row in found)
+            if await reading.has_kept(values[0], values[-1], events)
+        ]
+        source_ids = [one.source_id for one in sampled]
         await again.fold(sampled)
-    if (found := await rows.differences(session, source_ids, 1)).total:
-        one = found.rows[0]
+    if (differing := await rows.differences(session, source_ids, 1)).total:
+        one = differing.rows[0]
         raise RebuildFailed(
             f"table {one.table}: folding its source again gives another row {one.key}: "
             f"it is {one.kind}, {one.columns}"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from journal.errors import InvalidPayload
 from journal.events import Unreadable
 from journal.foreign import Stored, pekko_payloads
+from journal.foreign.log import Envelopes
 from journal.foreign.payloads import json_text, readable
 
 for package in ("cbor2", "lz4.block", "google.protobuf"):
@@ -52,6 +55,18 @@ def test_payloads_of_pekko(name: str) -> None:
 
     decode = pekko_payloads(protobuf={"com.google.protobuf.Struct": Struct})
     assert json.loads(decode(stored(name))) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", ["protobuf", "cbor lz4"])
+def test_decoders_are_taken_to_other_processes(name: str) -> None:
+    from google.protobuf.struct_pb2 import Struct
+
+    own = {4711: lambda one: json.dumps(len(one.data))}
+    decode = pekko_payloads(protobuf={"com.google.protobuf.Struct": Struct}, decoders=own)
+    taken = pickle.loads(cloudpickle.dumps(Envelopes("theirs", decode)))  # type: ignore[no-untyped-call]
+    assert json.loads(taken.decoder(stored(name))) == EXPECTED[name]
+    assert taken.decoder(stored(name)._replace(serializer_id=4711, data=b"abc")) == "3"
+    assert pickle.loads(pickle.dumps(Envelopes("theirs", json_text))) == Envelopes("theirs", json_text)
 
 
 def test_a_json_column_comes_as_it_is() -> None:

@@ -48,10 +48,10 @@ OTHERS = {
     "spark_projections/rebuilds/bookkeeping.py": "projections",
     "spark_projections/rebuilds/interrupted.py": "projections",
     "spark_projections/rebuilds/rebuilding.py": "projections",
-    "spark_projections/rebuilds/refolding.py": "parked_sources projections source_offsets sources",
-    "spark_projections/rebuilds/repairing.py": "events sources",
+    "spark_projections/rebuilds/refolding.py": "parked_sources projections source_offsets",
+    "spark_projections/rebuilds/repairing.py": "events",
     "spark_projections/rebuilds/swapping.py": "projection_ranges projections source_offsets",
-    "spark_projections/rebuilds/verifying.py": "events sources",
+    "spark_projections/rebuilds/verifying.py": "events source_offsets sources",
 }
 """By module, those of other packages that it reads. A function of SQL, or one of the other package, is better."""
 
