@@ -78,11 +78,15 @@ from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
 from journal.interval_backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.log import JOURNAL as JOURNAL
+from journal.log import OWN_NAME as OWN_NAME
 from journal.log import Decode as Decode
+from journal.log import Journals as Journals
 from journal.log import LateCommitBound as LateCommitBound
 from journal.log import Log as Log
+from journal.log import LogToOpen as LogToOpen
 from journal.log import Queries as Queries
 from journal.log import as_log as as_log
+from journal.log import as_logs as as_logs
 from journal.notifier import Notifier as Notifier
 from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER
 from journal.payload import MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES

@@ -7,7 +7,7 @@ Our journal is one. What reads asks for nothing else, and so reads any log for w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -140,6 +140,10 @@ JOURNAL = Queries(
 """Those of our own journal."""
 
 
+OWN_NAME = "journal"
+"""What a journal of this library is called, unless it is given a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
     """
@@ -154,7 +158,7 @@ class Log:
     """
 
     database: Database
-    name: str = "journal"
+    name: str = OWN_NAME
     queries: Queries = JOURNAL
     bound: LateCommitBound = WriterLockBacktracking
     primary: Primary | None = None
@@ -163,6 +167,10 @@ class Log:
     def has_tokens(self) -> bool:
         """Whether it is a journal of this library: what is appended there has a token."""
         return self.queries is JOURNAL
+
+    def stored_name(self, database: Database) -> str | None:
+        """The name that it goes by where offsets are in a database: None of our journal in that one."""
+        return None if self.queries is JOURNAL and self.database is database else self.name
 
     @property
     def is_by_number(self) -> bool:
@@ -244,6 +252,30 @@ class Log:
             yield session
 
 
+@dataclass(frozen=True, slots=True)
+class LogToOpen:
+    """
+    A log in another database than the read models, which may not be reached yet.
+
+    Args:
+        name: That of the log.
+        open: Connects to its database for the length of a block, and gives the log.
+    """
+
+    name: str
+    open: Callable[[], AbstractAsyncContextManager[Log]]
+
+
 def as_log(where: Database | Log) -> Log:
     """The log that is meant: of a database, our journal in it."""
     return where if isinstance(where, Log) else Log(where)
+
+
+Journals: TypeAlias = Database | Log | Sequence[Database | Log] | None
+"""One log or several, each as :func:`as_log` takes it."""
+
+
+def as_logs(where: Journals) -> list[Log]:
+    """The logs that are meant; none for None."""
+    several = where if isinstance(where, Sequence) else [] if where is None else [where]
+    return [as_log(one) for one in several]

@@ -38,7 +38,10 @@ from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
 from offsets.management import clear_offset as clear_offset
 from offsets.management import entity_types_of as entity_types_of
+from offsets.management import known as known
+from offsets.management import named_log as named_log
 from offsets.management import names as names
+from offsets.management import refuse_several as refuse_several
 from offsets.management import remove as remove
 from offsets.management import rescale as rescale
 from offsets.management import set_mode as set_mode

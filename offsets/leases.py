@@ -35,8 +35,8 @@ WHERE r.projection_id = ANY($1) ORDER BY r.projection_id, r.min_slice
 _WORKERS = """
 SELECT
     w.owner, w.host, w.pid, w.joined_at, w.lease_until, w.lease_until > clock_timestamp() AS alive, w.leaving,
-    ARRAY(SELECT p.name FROM projections.projections AS p
-          WHERE p.projection_id = ANY(w.projection_ids) ORDER BY p.name) AS projections,
+    ARRAY(SELECT projections._part_name_v1(p.name, p.journal) FROM projections.projections AS p
+          WHERE p.projection_id = ANY(w.projection_ids) ORDER BY p.name, p.projection_id) AS projections,
     count(r.min_slice) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
 FROM projections.workers AS w LEFT JOIN projections.projection_ranges AS r ON w.owner = r.owner
 WHERE w.group_id IS NULL GROUP BY w.owner ORDER BY w.joined_at, w.owner

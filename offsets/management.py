@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import add
 from typing import Literal, NamedTuple, TypeAlias
 
-from journal import BEGINNING, EntityTypes, NotFound, Row, Session, slice_ranges
+from journal import (
+    BEGINNING,
+    EntityTypes,
+    InvalidValue,
+    Journals,
+    Log,
+    NotFound,
+    Row,
+    Session,
+    as_logs,
+    slice_ranges,
+)
 from journal.suggestions import did_you_mean
 from offsets.errors import WrongJournal, own_errors
 from offsets.leases import RangeStatus, read_ranges
 
+# A part of a projection that reads several journals is found by NAME@JOURNAL, and all of them by NAME.
 _FIND = """
-SELECT projection_id, name, entity_types, paused, evicted_before, mode, journal FROM projections.projections
-WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
+SELECT
+    p.name AS projection, p.name || '@' || coalesce(p.journal, 'journal') AS part, p.projection_id,
+    projections._part_name_v1(p.name, p.journal) AS name, p.entity_types, p.paused, p.evicted_before, p.mode, p.journal
+FROM projections.projections AS p
+WHERE $1::text[] IS NULL OR p.name = ANY($1) OR p.name || '@' || coalesce(p.journal, 'journal') = ANY($1)
+ORDER BY p.name, p.projection_id
 """
-_NAMES = "SELECT name FROM projections.projections ORDER BY name"
+_NAMES = """
+SELECT projections._part_name_v1(p.name, p.journal) AS name FROM projections.projections AS p
+ORDER BY p.name, p.projection_id
+"""
 _REMOVE = "SELECT * FROM projections._remove_projection_v1($1, $2)"
-_SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
+_SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE projection_id = ANY($1)"
 _SET_RANGES = "SELECT projections._set_ranges_v1($1, $2)"
 _SET_OFFSET = "SELECT projections._set_offset_v1($1, $2)"
 
@@ -29,10 +49,11 @@ Mode: TypeAlias = Literal["live", "inline"]
 
 
 class ProjectionStatus(NamedTuple):
-    """A projection as the database has it."""
+    """A projection as the database has it, or of one that reads several journals the part that reads one of them."""
 
     projection_id: int
     name: str
+    """Of a part, ``NAME@JOURNAL``; the journal that is in the same database is called ``journal``."""
     entity_types: EntityTypes
     paused: bool
     evicted_before: datetime
@@ -53,8 +74,13 @@ class Removed(NamedTuple):
 
 
 async def names(session: Session) -> list[str]:
-    """The projections that have run on this database."""
+    """The projections that have run on this database; of one that reads several journals, its parts."""
     return [row["name"] for row in await session.fetch(_NAMES)]
+
+
+async def known(session: Session, wanted: Sequence[str]) -> list[str]:
+    """Of projections, or parts of them, the names of those that have run; the others are left out."""
+    return list(dict.fromkeys(row["name"] for row in await session.fetch(_FIND, list(wanted))))
 
 
 async def status(session: Session, name: str) -> ProjectionStatus:
@@ -63,54 +89,121 @@ async def status(session: Session, name: str) -> ProjectionStatus:
 
     Raises:
         NotFound: None of this name has run; the error lists those that have.
+        InvalidValue: It reads several journals: the part that is meant is to be named.
     """
-    (found,) = await statuses(session, [name])
-    return found
+    found = await statuses(session, [name])
+    if len(found) > 1:
+        raise InvalidValue(
+            f"projection {name!r} reads several journals: name one part of it, {' or '.join(one.name for one in found)}"
+        )
+    return found[0]
 
 
 async def statuses(session: Session, wanted: Sequence[str] | None = None) -> list[ProjectionStatus]:
     """
-    Where projections stand; in two statements, however many they are.
+    Where projections stand; in two statements, however many they are. One that reads several journals has one for each.
 
     Args:
         session: A session on the database, in a transaction or not.
-        wanted: Their names; None for all, by name.
+        wanted: Their names, or those of parts (``NAME@JOURNAL``); None for all, by name.
 
     Raises:
         NotFound: None of one of the names has run; the error lists those that have.
     """
     rows = await _rows(session, wanted)
-    ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
-    return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
+    ranges = await read_ranges(session, [row["projection_id"] for row in rows])
+    return [_status(row, ranges) for row in rows]
 
 
-async def entity_types_of(session: Session, wanted: Sequence[str]) -> dict[str, EntityTypes]:
+async def entity_types_of(
+    session: Session, wanted: Sequence[str], journal: str | None = None
+) -> dict[str, EntityTypes]:
     """
-    What projections read, by their names.
+    What projections read of a journal, by their names.
+
+    Args:
+        session: A session on the database, in a transaction or not.
+        wanted: Their names.
+        journal: That of the journal, where it is in another database.
 
     Raises:
         NotFound: None of one of the names has run; the error lists those that have.
+        WrongJournal: One of them reads another journal.
     """
-    return {
-        name: EntityTypes.stored(row["entity_types"]) for name, row in (await _rows(session, wanted)).items()
-    }
+    found: dict[str, EntityTypes] = {}
+    for name in wanted:
+        parts = await _rows(session, [name])
+        types = [row["entity_types"] for row in parts if row["journal"] == journal]
+        if not types:
+            read = " and ".join(journal_said(row["journal"]) for row in parts)
+            raise WrongJournal(f"projection {name!r} reads {read}, not {journal_said(journal)}")
+        found[name] = EntityTypes.stored(types[0])
+    return found
 
 
-async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row]:
-    rows = {row["name"]: row for row in await session.fetch(_FIND, None if wanted is None else list(wanted))}
-    for name in wanted or ():
-        if name not in rows:
+def journal_said(name: str | None) -> str:
+    """A journal, by the name that is stored with a projection, as messages have it."""
+    return "the journal of its own database" if name is None else f"journal {name!r} of another database"
+
+
+def named_log(status: ProjectionStatus, journals: Journals) -> Log:
+    """
+    Of logs that were passed, the one that a projection, or a part of it, reads.
+
+    Raises:
+        WrongJournal: It is not among them.
+    """
+    for log in as_logs(journals):
+        if log.name == status.journal:
+            return log
+    raise WrongJournal(
+        f"projection {status.name!r} reads journal {status.journal!r} of another database: name that, too "
+        "(--journal, or PROJECTIONS_JOURNAL)"
+    )
+
+
+async def refuse_several(session: Session, name: str, what: str) -> None:
+    """
+    Refuse what can be done with one journal only.
+
+    Args:
+        session: A session on the database, in a transaction or not.
+        name: The projection.
+        what: What it is, to follow "and" in a sentence.
+
+    Raises:
+        WrongJournal: The projection reads several.
+    """
+    parts = await session.fetch(_FIND, [name])
+    if len(parts) > 1:
+        read = ", ".join(row["name"] for row in parts)
+        raise WrongJournal(
+            f"projection {name!r} reads several journals ({read}), and {what}. To build its read model again, stop its "
+            f"workers, empty its tables, run `projections offsets clear {name}` (for a new version of its code "
+            f"`projections remove {name}`), and start the workers again"
+        )
+
+
+async def _rows(session: Session, wanted: Sequence[str] | None) -> Sequence[Row]:
+    rows = await session.fetch(_FIND, None if wanted is None else list(wanted))
+    if wanted is None:
+        return rows
+    found: dict[int, Row] = {}
+    for name in wanted:
+        those = [row for row in rows if name in {row["projection"], row["part"]}]
+        if not those:
             known = await names(session)
             raise NotFound(
                 f"no projection {name!r} has run on this database; known: {', '.join(known) or 'none'}"
                 f"{did_you_mean(name, known)}",
                 "unknown_projection",
             )
-    return rows
+        found |= {row["projection_id"]: row for row in those}
+    return list(found.values())
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
-    number, name, types, paused, evicted_before, mode, journal = row.values()
+    _, _, number, name, types, paused, evicted_before, mode, journal = row.values()
     return ProjectionStatus(
         number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode, journal
     )
@@ -118,8 +211,8 @@ def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStat
 
 async def set_paused(session: Session, name: str, *, paused: bool) -> None:
     """Pause or resume; workers take it in with their next heartbeat, about a second later."""
-    await status(session, name)
-    await session.execute(_SET_PAUSED, name, paused)
+    rows = await _rows(session, [name])
+    await session.execute(_SET_PAUSED, [row["projection_id"] for row in rows], paused)
 
 
 async def set_mode(session: Session, name: str, mode: Mode) -> None:
@@ -138,18 +231,21 @@ async def set_mode(session: Session, name: str, mode: Mode) -> None:
         NotFound: None of this name has run.
         InvalidValue: It is to be inline, and reads a journal in another database.
     """
-    found = await status(session, name)
-    if mode == "inline" and found.journal is not None:
+    parts = await _rows(session, [name])
+    # Of several, those that read other databases stay live.
+    here = [row["projection_id"] for row in parts if row["journal"] is None]
+    if mode == "inline" and not here:
         raise WrongJournal(
-            f"projection {name!r} reads journal {found.journal!r} of another database: a transaction that appends "
-            "there cannot handle here"
+            f"projection {name!r} reads {journal_said(parts[0]['journal'])}: a transaction that appends there cannot "
+            "handle here"
         )
-    await session.execute(_SET_MODE, found.projection_id, mode)
+    for number in here:
+        await session.execute(_SET_MODE, number, mode)
 
 
 async def rescale(session: Session, name: str, ranges: int) -> None:
     """
-    Cut the slices of a projection into another number of ranges, while it runs.
+    Cut the slices of a projection into another number of ranges, while it runs; of each journal, if it reads several.
 
     Progress is kept. Batches in flight roll back, and the workers share the new ranges within about a heartbeat.
 
@@ -162,14 +258,16 @@ async def rescale(session: Session, name: str, ranges: int) -> None:
         NotFound: None of this name has run.
         InvalidValue: ``ranges`` is not 1 to 1024.
     """
-    cut = slice_ranges(ranges)
-    found = await status(session, name)
-    await session.execute(_SET_RANGES, found.projection_id, [one.min_slice for one in cut])
+    cut = [one.min_slice for one in slice_ranges(ranges)]
+    for row in await _rows(session, [name]):
+        await session.execute(_SET_RANGES, row["projection_id"], cut)
 
 
 async def remove(session: Session, name: str, *, force: bool = False) -> Removed:
     """
     Remove a projection with its ranges, offsets and parked sources; its read model is left as it is.
+
+    Of one that reads several journals, ``NAME@JOURNAL`` removes the part that reads that journal, and nothing else.
 
     Args:
         session: A session on the database, in a transaction or not.
@@ -181,10 +279,13 @@ async def remove(session: Session, name: str, *, force: bool = False) -> Removed
         ProjectionRuns: Workers run it.
         DatabaseError: A rebuild of it is unfinished, or the tables that one has replaced are still there.
     """
-    await status(session, name)
-    with own_errors():
-        row = await session.fetchrow(_REMOVE, name, force)
-    return Removed(0, 0, 0, 0) if row is None else Removed(*row.values())
+    removed = Removed(0, 0, 0, 0)
+    for part in await _rows(session, [name]):
+        with own_errors():
+            row = await session.fetchrow(_REMOVE, part["projection_id"], force)
+        if row is not None:
+            removed = Removed(*map(add, removed, row.values()))
+    return removed
 
 
 async def set_offset(session: Session, name: str, start: datetime) -> None:
@@ -201,8 +302,8 @@ async def set_offset(session: Session, name: str, start: datetime) -> None:
         raise ValueError(
             f"the time {start} has no zone: write it with one, e.g. {start.replace(tzinfo=UTC).isoformat()}"
         )
-    found = await status(session, name)
-    await session.execute(_SET_OFFSET, found.projection_id, max(start, BEGINNING))
+    for row in await _rows(session, [name]):
+        await session.execute(_SET_OFFSET, row["projection_id"], max(start, BEGINNING))
 
 
 async def clear_offset(session: Session, name: str) -> None:

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from journal import NotFound, Session
+from journal import InvalidValue, NotFound, Session
 from journal.limits import check_limit
-from offsets.management import status
+from offsets.management import statuses
 
 _LIST = """
 SELECT
-    (SELECT p.name FROM projections.projections AS p WHERE p.projection_id = k.projection_id) AS projection,
+    (
+        SELECT projections._part_name_v1(p.name, p.journal) FROM projections.projections AS p
+        WHERE p.projection_id = k.projection_id
+    ) AS projection,
     k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback
 FROM projections.parked_sources AS k
-WHERE ($1::integer IS NULL OR k.projection_id = $1) AND ($2::text IS NULL OR k.source_id = $2)
+WHERE ($1::integer[] IS NULL OR k.projection_id = ANY($1)) AND ($2::text IS NULL OR k.source_id = $2)
 ORDER BY k.parked_at, k.source_id, k.projection_id LIMIT $3
 """
 _DECIDE = """
 UPDATE projections.parked_sources SET decision = $4
-WHERE projection_id = $1 AND ($2::text IS NULL OR source_id = $2) AND ($3::bigint IS NULL OR seq_nr = $3)
+WHERE projection_id = ANY($1) AND ($2::text IS NULL OR source_id = $2) AND ($3::bigint IS NULL OR seq_nr = $3)
     AND decision = 'waiting'
 """
 _PLACES = "SELECT source_id, slice, parked_at FROM projections.parked_sources WHERE projection_id = $1"
@@ -60,7 +63,7 @@ class ParkedSources:
         The sources that are parked, those that wait longest first.
 
         Args:
-            projection: Only those of this one; None for all projections.
+            projection: Only those of this one, or of its part that reads a journal (``NAME@JOURNAL``); None for all.
             source_id: Leave out all sources but this one; None for all.
             limit: The largest number of sources to return, 1 to 1,000: those that have waited longest.
 
@@ -69,10 +72,9 @@ class ParkedSources:
             NotFound: None of this name has run.
         """
         check_limit(limit)
-        number = None if projection is None else (await status(self._session, projection)).projection_id
-        return [
-            ParkedSource(*row.values()) for row in await self._session.fetch(_LIST, number, source_id, limit)
-        ]
+        numbers = None if projection is None else await self._numbers(projection)
+        rows = await self._session.fetch(_LIST, numbers, source_id, limit)
+        return [ParkedSource(*row.values()) for row in rows]
 
     async def show(self, projection: str, source_id: str) -> ParkedSource:
         """
@@ -84,8 +86,13 @@ class ParkedSources:
 
         Raises:
             NotFound: No projection of this name has run, or it has not parked this source.
+            InvalidValue: Sources of this name are parked in several journals that it reads: name the part.
         """
         found = await self.list(projection, source_id=source_id)
+        if len(found) > 1:
+            raise InvalidValue(
+                f"source {source_id!r} is parked in {' and in '.join(one.projection for one in found)}: name one"
+            )
         if not found:
             raise NotFound(f"source {source_id!r} of projection {projection!r} is not parked", "not_parked")
         return found[0]
@@ -95,7 +102,7 @@ class ParkedSources:
         Have the events that sources are parked at handled again; workers do it with their next heartbeat.
 
         Args:
-            projection: The projection that has parked them.
+            projection: The projection that has parked them, or a part of it; see :meth:`list`.
             source_id: None for all that wait for a decision.
             seq_nr: Only where the source still waits at this event.
 
@@ -112,7 +119,7 @@ class ParkedSources:
         Have sources go on after the events that they are parked at, which this projection never handles.
 
         Args:
-            projection: The projection that has parked them.
+            projection: The projection that has parked them, or a part of it; see :meth:`list`.
             source_id: None for all that wait for a decision.
             seq_nr: Only where the source still waits at this event.
 
@@ -125,8 +132,8 @@ class ParkedSources:
         return await self._decide(projection, source_id, seq_nr, "drop")
 
     async def _decide(self, projection: str, source_id: str | None, seq_nr: int | None, decision: str) -> int:
-        found = await status(self._session, projection)
-        count = await self._session.execute(_DECIDE, found.projection_id, source_id, seq_nr, decision)
+        numbers = await self._numbers(projection)
+        count = await self._session.execute(_DECIDE, numbers, source_id, seq_nr, decision)
         if source_id is not None and count == 0:
             at = "" if seq_nr is None else f" at event {seq_nr}"
             raise NotFound(
@@ -134,6 +141,10 @@ class ParkedSources:
                 "not_parked",
             )
         return count
+
+    async def _numbers(self, projection: str) -> Sequence[int]:
+        """Of a projection, or of all its parts."""
+        return [one.projection_id for one in await statuses(self._session, [projection])]
 
 
 class ParkedPlace(NamedTuple):

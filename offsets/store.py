@@ -22,7 +22,7 @@ from offsets.errors import OffsetOvertaken, WrongJournal, own_errors
 HANDLED = "projections_handled"
 """The channel on which those who wait are told that a batch was handled."""
 
-_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4, $5)"
+_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4, $5, $6)"
 _CLAIM = "SELECT * FROM projections._claim_range_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _FAIL = "SELECT projections._fail_range_v1($1, $2, $3, $4, $5, $6)"
@@ -93,9 +93,10 @@ async def register(
     version: int = 1,
     *,
     journal: str | None = None,
+    journals: Sequence[str | None] | None = None,
 ) -> int:
     """
-    Make a projection known; returns its id.
+    Make a projection known, or the part of it that reads a journal; returns its id.
 
     Args:
         session: A session on the database, in a transaction or not.
@@ -104,16 +105,17 @@ async def register(
         ranges: How its slices are cut when it is new.
         version: Of its code, when it is new.
         journal: The name of the journal that it reads, where that is in another database.
+        journals: All that it reads, if there are several: this one is among them.
 
     Raises:
         InvalidEvent: That names none, one twice, or one that cannot be.
         WrongEntityType: The name belongs to a projection that reads other entity types in this version.
-        WrongJournal: It has begun with another journal.
+        WrongJournal: It has begun with another journal, which is not among these.
     """
     types = EntityTypes.of(entity_type)
     with own_errors():
-        cut = [r.min_slice for r in ranges]
-        return int(await session.fetchval(_REGISTER, name, types.sql, cut, version, journal))
+        cut, named = [r.min_slice for r in ranges], None if journals is None else list(journals)
+        return int(await session.fetchval(_REGISTER, name, types.sql, cut, version, journal, named))
 
 
 async def claim_again(session: Session, held: Claim) -> Claim | None:

@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from journal import ALL_SLICES, Log, OwnedSession, Session, SliceReader
-from offsets.errors import WrongJournal
+from journal import ALL_SLICES, Journals, Log, OwnedSession, Session, SliceReader
 from offsets.lost_events import ahead_of_journal
-from offsets.management import ProjectionStatus, statuses
+from offsets.management import ProjectionStatus, named_log, statuses
 
 _EXAMPLES = 10
 
 # Joins of whole tables: linear in their rows, whatever their number.
 _MISFITS = """
-SELECT p.name, f.what, count(*) AS number, (array_agg(f.place ORDER BY f.place))[:10] AS examples
+SELECT
+    projections._part_name_v1(p.name, p.journal) AS name, f.what, count(*) AS number,
+    (array_agg(f.place ORDER BY f.place))[:10] AS examples
 FROM (
     SELECT o.projection_id, 'offset' AS what, o.source_id AS place
     FROM projections.source_offsets AS o LEFT JOIN projections.sources AS s ON o.source_id = s.source_id
@@ -30,7 +31,7 @@ FROM (
     WHERE greatest(r.horizon, r.handled_until) > clock_timestamp() + INTERVAL '1 second'
 ) AS f INNER JOIN projections.projections AS p ON f.projection_id = p.projection_id
 WHERE p.journal IS NULL
-GROUP BY p.name, f.what ORDER BY p.name, f.what
+GROUP BY p.name, p.journal, f.what ORDER BY p.name, f.what
 """
 _SAYS = {
     "offset": "{number} sources are handled further than the journal goes: their next events would be left out",
@@ -54,13 +55,14 @@ class Misfit(NamedTuple):
         return f"{self.projection}: {_SAYS[self.what].format(number=self.number)}: {', '.join(self.examples)}"
 
 
-async def misfits(session: OwnedSession, journal: Log | None = None) -> list[Misfit]:
+async def misfits(session: OwnedSession, journal: Journals = ()) -> list[Misfit]:
     """
     Progress that does not fit the journal, of all projections; takes time in proportion to their sources.
 
     Args:
         session: On the database of the offsets.
-        journal: What some of them read, if that is in another database: of those, only offsets are looked at.
+        journal: What some of them read, one or several, if that is in another database: of those, only offsets are
+            looked at.
 
     Raises:
         WrongJournal: One of them reads a journal in another database that was not passed.
@@ -68,18 +70,11 @@ async def misfits(session: OwnedSession, journal: Log | None = None) -> list[Mis
     found = [Misfit(*row.values()) for row in await session.fetch(_MISFITS)]
     for status in await statuses(session):
         if status.journal is not None:
-            found += await _misfits_elsewhere(session, status, journal)
+            found += await _misfits_elsewhere(session, status, named_log(status, journal))
     return found
 
 
-async def _misfits_elsewhere(
-    session: OwnedSession, status: ProjectionStatus, journal: Log | None
-) -> list[Misfit]:
-    if journal is None or journal.name != status.journal:
-        raise WrongJournal(
-            f"projection {status.name!r} reads journal {status.journal!r} of another database: name that, too"
-        )
-
+async def _misfits_elsewhere(session: OwnedSession, status: ProjectionStatus, journal: Log) -> list[Misfit]:
     @asynccontextmanager
     async def reading(_: OwnedSession) -> AsyncIterator[Session]:
         async with journal.at_primary.session() as lent:

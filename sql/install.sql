@@ -93,6 +93,8 @@
 \ir functions/maintenance/_swap_partition_v1.sql
 \ir functions/holding/_share_ranges_v1.sql
 \ir functions/holding/_cut_v1.sql
+\ir functions/offsets/_part_name_v1.sql
+\ir functions/offsets/_leave_journals_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/_remove_projection_v1.sql
 \ir functions/holding/_assign_ranges_v1.sql

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Annotated, Any, get_args
@@ -79,7 +79,7 @@ async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = Fa
     """
     start = BEGINNING if isinstance(start, str) else start
     async with database.session() as session:
-        await stored.status(session, name)
+        await stored.statuses(session, [name])
     confirm(f"Start projection {name!r} at {start.isoformat()}? Its read model is left as it is.", yes=yes)
     async with database.transaction() as session:
         await stored.set_offset(session, name, start)
@@ -95,7 +95,7 @@ async def clear(database: Database, /, name: str, *, yes: Yes = False) -> Answer
     Its read model is left as it is: empty it first, or what adds up adds up twice.
     """
     async with database.session() as session:
-        await stored.status(session, name)
+        await stored.statuses(session, [name])
     confirm(f"Have projection {name!r} handle every event again? Its read model is left as it is.", yes=yes)
     async with database.transaction() as session:
         await stored.clear_offset(session, name)
@@ -164,14 +164,14 @@ async def import_(
 
 
 @offsets.command()
-@derived(sides="both")
-async def verify(session: OwnedSession, journal: Log | None, /) -> Answer:
+@derived(sides="all")
+async def verify(session: OwnedSession, journals: Sequence[Log], /) -> Answer:
     """
     Look for progress that does not fit the journal, as after one of the two was restored alone.
 
     Exit code 1 when there is some.
     """
-    found = await stored.misfits(session, journal)
+    found = await stored.misfits(session, journals)
     if not found:
         return Answer({"misfits": found}, ["the progress of every projection fits the journal"])
     return Answer(
@@ -197,4 +197,9 @@ def _values(status: stored.ProjectionStatus) -> dict[str, object]:
         part.slices._asdict() | {"horizon": part.horizon, "handled_at": part.handled_at}
         for part in status.ranges
     ]
-    return {"name": status.name, **type_keys(status.entity_types), "ranges": ranges}
+    return {
+        "name": status.name,
+        "journal": status.journal,
+        **type_keys(status.entity_types),
+        "ranges": ranges,
+    }

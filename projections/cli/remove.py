@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import click
 
 import offsets
 from journal import Database, Log
-from projections.monitoring import projection_lag
+from projections.monitoring import projection_lags
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
@@ -18,9 +19,9 @@ _Force = Annotated[bool, Opt("Also while workers run it: they handle nothing mor
 
 
 @click.command()
-@derived(sides="both")
+@derived(sides="all")
 async def remove(
-    database: Database, journal: Log | None, /, name: str, *, yes: Yes = False, force: _Force = False
+    database: Database, journals: Sequence[Log], /, name: str, *, yes: Yes = False, force: _Force = False
 ) -> Answer:
     """
     Remove a projection that is given up: its ranges, its offsets, and its parked sources.
@@ -28,14 +29,20 @@ async def remove(
     Until then it keeps events that it has not handled from being dropped, and its lag grows. Its read model is left
     as it is, and so is the journal: a projection that is run under this name later begins with the first event.
 
+    Of one that reads several journals, NAME@JOURNAL is the part that reads one: only that is removed, and workers read
+    the other journals.
+
     It is refused while workers run it: stop them, or start them without it. With --force each of those says that the
     projection is gone, and handles nothing more of it until it is started again.
     """
     async with database.session() as session:
-        found = await projection_lag(session, name, journal=journal)
+        found = await projection_lags(session, [name], by_slice=False, journal=journals)
+    ranges, handled = sum(len(one.ranges) for one in found), sum(one.handled for one in found)
+    backlog, parked = sum(one.backlog for one in found), sum(one.parked for one in found)
     confirm(
-        f"Remove projection {name!r} with {counted(len(found.ranges), 'range')}, its offsets ({found.handled:,} events "
-        f"handled, {found.backlog:,} not) and {found.parked:,} parked sources? Its read model is left as it is.",
+        f"Remove projection {' and '.join(repr(one.name) for one in found)} with {counted(ranges, 'range')}, its "
+        f"offsets ({handled:,} events handled, {backlog:,} not) and {parked:,} parked sources? Its read model is left "
+        "as it is.",
         yes=yes,
     )
     async with database.transaction() as session:

@@ -19,8 +19,12 @@ async def rescale(session: OwnedSession, /, name: str, *, ranges: NewRanges) -> 
 
     Progress is kept: nothing is lost, and nothing is handled twice. Batches in flight roll back, and the workers
     share the new ranges within about a second. Workers share ranges: make at least as many as
-    you will run workers, and no more than about four for each.
+    you will run workers, and no more than about four for each. A projection that reads several journals has so many of
+    each, or of the one that is named, as NAME@JOURNAL.
     """
-    before = await offsets.status(session, name)
+    before = await offsets.statuses(session, [name])
     await offsets.rescale(session, name, ranges)
-    return rescaled("projection", name, len(before.ranges), ranges)
+    each = [rescaled("projection", one.name, len(one.ranges), ranges) for one in before]
+    if len(each) == 1:
+        return each[0]
+    return Answer({"projections": [one.values for one in each]}, [line for one in each for line in one.shown])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, NamedTuple
 
@@ -27,7 +27,8 @@ from projections.terminal.output import (
 )
 
 _REBUILDS = """
-SELECT p.name, p.version, p.mode, b.started_at FROM projections.projections AS p
+SELECT projections._part_name_v1(p.name, p.journal) AS name, p.version, p.mode, b.started_at
+FROM projections.projections AS p
 LEFT JOIN projections.rebuilds AS b ON p.projection_id = b.projection_id AND b.state IN ('folding', 'verified')
 """
 _LONG = 1.0  # seconds after which an open transaction is worth a line
@@ -35,8 +36,8 @@ _LONG = 1.0  # seconds after which an open transaction is worth a line
 
 class _Report(NamedTuple):
     snapshot: Snapshot
-    entity_types: set[str]
-    """Those that the journal has events of."""
+    entity_types: Mapping[str | None, set[str]]
+    """By journal, those that it has events of; None is the one in the database of the read models."""
     versions: dict[str, int]
     """By projection."""
     modes: dict[str, str]
@@ -60,10 +61,10 @@ _RANGE_COLUMNS: Columns = {
 
 
 @click.command()
-@derived(sides="both")
+@derived(sides="all")
 async def status(
     session: Session,
-    journal: Log | None,
+    journals: Sequence[Log],
     /,
     name: str | None = None,
     *,
@@ -78,7 +79,7 @@ async def status(
     Lag is the age of the oldest event that is not handled, backlog the number of such events. A transaction that has
     appended and stays open holds back the horizon, up to which a restart need not look again.
     """
-    report = await _report(session, name, journal)
+    report = await _report(session, name, journals)
     found = report.snapshot.projections
     parts = [PartOf(one, part) for one in found for part in one.ranges]
     columns, rows = (_RANGE_COLUMNS, parts) if by_range else (_COLUMNS, found)
@@ -102,28 +103,32 @@ async def resume(session: Session, /, name: str) -> Answer:
     return done(f"projection {name!r} goes on", name=name, paused=False)
 
 
-async def _report(session: Session, name: str | None, journal: Log | None) -> _Report:
-    found = await snapshot(session, None if name is None else [name], journal=journal)
+async def _report(session: Session, name: str | None, journals: Sequence[Log]) -> _Report:
+    found = await snapshot(session, None if name is None else [name], journal=journals)
     rows = await session.fetch(_REBUILDS)
     return _Report(
         found,
-        set(await _entity_types(session, journal)),
+        {
+            one: set(await _entity_types(session, one, journals))
+            for one in {each.journal for each in found.projections}
+        },
         {row["name"]: row["version"] for row in rows},
         {row["name"]: row["mode"] for row in rows},
         {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
     )
 
 
-async def _entity_types(session: Session, journal: Log | None) -> list[str]:
-    if journal is None:
+async def _entity_types(session: Session, name: str | None, journals: Sequence[Log]) -> list[str]:
+    if name is None:
         return await entity_types(session)
+    (journal,) = (one for one in journals if one.name == name)
     async with journal.session() as reading:
         return await entity_types(reading, queries=journal.queries)
 
 
 def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
-        for missing in sorted(set(found.entity_types.names or ()) - report.entity_types):
+        for missing in sorted(set(found.entity_types.names or ()) - report.entity_types[found.journal]):
             yield f"projection {found.name!r}: there are no events of type {missing!r}"
         if report.modes[found.name] == "inline":
             yield f"projection {found.name!r} is inline: who appends by projections.Inline handles what it appends"
@@ -150,13 +155,13 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
 
 def _values(report: _Report) -> dict[str, object]:
     projections = [
-        picked(found, "name", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        picked(found, "name", "journal", "paused", "backlog", "handled", "parked", lag_seconds="lag")
         | type_keys(found.entity_types)
         | {
             "version": report.versions[found.name],
             "mode": report.modes[found.name],
             "rebuilding_since": report.rebuilds.get(found.name),
-            "has_events": any(name in found.entity_types for name in report.entity_types),
+            "has_events": any(name in found.entity_types for name in report.entity_types[found.journal]),
             "ranges": [_range_values(part) for part in found.ranges],
         }
         for found in report.snapshot.projections

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 
-from journal import ConnectionSettings, Database, Log
+from journal import ConnectionSettings, Database, Log, LogToOpen
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
@@ -33,7 +33,13 @@ from projections.running import (
 )
 from projections.running import run as run_projections
 from projections.terminal.commands import Arg, Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
-from projections.terminal.connection import Sides, connected, sides
+from projections.terminal.connection import (
+    Sides,
+    connected_journal,
+    connected_read_side,
+    journals_to_open,
+    sides,
+)
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import (
     Driver,
@@ -176,7 +182,8 @@ def worker(
 
     Read models may be in another database than the journal: --journal and --read-side. Effects and offsets commit
     together there, as ever, where the schema is installed, too; the journal is only read. It may be read from a hot
-    standby, too: --journal names that, and --journal-primary its primary.
+    standby, too: --journal names that, and --journal-primary its primary. With --journal several times, each projection
+    reads all of them; one that cannot be reached does not keep the others waiting.
 
     One process uses one core. With --processes, this one starts the others, starts again those that die, and stops
     them when it is stopped or dies itself; each has a pool of --max-connections of its own.
@@ -201,7 +208,7 @@ def worker(
         definitions = load_projections(targets)
         discovery = _matching(options)
         with sides(dsn, journal, read_side, journal_primary) as where:
-            if where.journal is not None and options.subscriptions:
+            if where.journals and options.subscriptions:
                 raise click.UsageError(
                     "--subscriptions match the journal of their own database: run them there"
                 )
@@ -239,8 +246,12 @@ def _handed_down(context: click.Context, address: Address | None, number: int) -
 
 async def _supervise(where: Sides, context: click.Context, options: _Options, address: Address | None) -> int:
     # What no process could start with is told once, and not by each.
-    async with connected(where, options.connections) as (database, _), database.session() as session:
-        await check_version(session)
+    async with connected_read_side(where, options.connections) as database:
+        async with database.session() as session:
+            await check_version(session)
+        if len(where.journals) == 1:  # of several, one may be away
+            async with connected_journal(where, options.connections):
+                pass
     outcome = await supervise(
         partial(_handed_down, context, address),
         options.processes,
@@ -260,13 +271,15 @@ async def _run(
     served: _Served,
 ) -> int:
     stop = asyncio.Event()
-    async with connected(where, options.connections) as (database, journal):
+    opened: list[Log] = []
+    async with connected_read_side(where, options.connections) as database:
+        journals = journals_to_open(where, database, options.connections)
         with (
             stopped_by_signals(stop, options.grace, doing="stopping after the current batch") as received,
             _supervisor(stop, received, options) as asked,
         ):
             async with (
-                _observed(database, journal, options, served) as observer,
+                _observed(database, opened, options, served) as observer,
                 maintaining(database, options.maintain_every or None),
             ):
                 await run_projections(
@@ -279,14 +292,14 @@ async def _run(
                     until_caught_up=options.until_caught_up,
                     take_over=options.take_over,
                     discovery=discovery,
-                    journal=journal,
+                    journal=[_noted(one, opened) for one in journals] or None,
                 )
     return 0 if asked.yes else _exit_code(received.number, options)
 
 
 @asynccontextmanager
 async def _observed(
-    database: Database, journal: Log | None, options: _Options, served: _Served
+    database: Database, journals: Sequence[Log], options: _Options, served: _Served
 ) -> AsyncIterator[Observers]:
     """Who is to be told, serving what it is told for the length of the block."""
     observers: list[StatusObserver] = []
@@ -300,8 +313,25 @@ async def _observed(
     from projections.monitoring import WorkerMetrics, serve_metrics  # noqa: PLC0415 - of an extra
 
     metrics = WorkerMetrics()
-    async with serve_metrics(database, served.address, workers=metrics, token=served.token, journal=journal):
+    async with serve_metrics(database, served.address, workers=metrics, token=served.token, journal=journals):
         yield [metrics, *observers]
+
+
+def _noted(journal: Database | LogToOpen, opened: list[Log]) -> Database | LogToOpen:
+    """The same, which is among those that are opened while it is."""
+    if not isinstance(journal, LogToOpen):
+        return journal
+
+    @asynccontextmanager
+    async def noted() -> AsyncIterator[Log]:
+        async with journal.open() as log:
+            opened.append(log)
+            try:
+                yield log
+            finally:
+                opened.remove(log)
+
+    return LogToOpen(journal.name, noted)
 
 
 def _supervisor(

@@ -107,11 +107,9 @@ def demo_databases(
                 schema.install(one)
         if system is not None:
             os.environ[FOREIGN_VARIABLE] = events  # for this process and those that it starts
-            yield DemoDatabases(events, Sides(read_side or events, FOREIGN_JOURNAL))
+            yield DemoDatabases(events, Sides(read_side or events, (FOREIGN_JOURNAL,)))
         else:
-            yield DemoDatabases(
-                events, Sides(events, None) if read_side is None else Sides(read_side, events)
-            )
+            yield DemoDatabases(events, Sides(events) if read_side is None else Sides(read_side, (events,)))
 
 
 def own_database(server: str, name: str, *, with_schema: bool = True) -> str:

@@ -56,7 +56,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     connections = ConnectionSettings(max_connections=_CONNECTIONS)
     async with (
         connect(asked["dsn"], connections) as database,
-        connected_journal(Sides(asked["dsn"], asked["journal"]), connections) as journal,
+        connected_journal(Sides(asked["dsn"], tuple(asked["journals"])), connections) as journal,
     ):
         await run(
             database,

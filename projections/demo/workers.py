@@ -228,7 +228,7 @@ async def crew(
         members = []
         for number in range(1, workers + 1):
             member = await stack.enter_async_context(child("worker", f"worker {number}"))
-            await member.tell(dsn=where.read_side, journal=where.journal, ranges=ranges)
+            await member.tell(dsn=where.read_side, journals=where.journals, ranges=ranges)
             members.append(member)
         found = Crew(database, members, ranges, report, stopping, inline=inline, journal=journal)
         stack.push_async_callback(found.silence)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 import offsets
-from journal import Database, Log, ProjectionsError, hide_password
+from journal import Database, Journals, ProjectionsError, hide_password
 from projections.monitoring.snapshot import Snapshot, snapshot
 
 KEEP = timedelta(seconds=5)
@@ -85,7 +85,7 @@ def cached_snapshot(
     names: Callable[[], list[str] | None] = lambda: None,
     *,
     everything: bool = False,
-    journal: Log | None = None,
+    journal: Journals = None,
     keep: timedelta = KEEP,
 ) -> Cache[Snapshot]:
     """
@@ -96,9 +96,9 @@ def cached_snapshot(
 
     async def look() -> Snapshot:
         async with database.session() as session:
-            known, wanted = await offsets.names(session), names()
+            wanted = names()
             # Without those that have been deleted meanwhile: they must not hide the others.
-            found = known if wanted is None else [n for n in known if n in set(wanted)]
+            found = None if wanted is None else await offsets.known(session, wanted)
             return await snapshot(session, found, everything=everything, journal=journal)
 
     return Cache(look, keep=keep)

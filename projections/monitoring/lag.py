@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import EntityTypes, Log, Session, SliceRange
+from journal import EntityTypes, Journals, Session, SliceRange
 from projections.monitoring.lag_elsewhere import Unhandled, unhandled_elsewhere
 
 _SLICE_LAG = (
@@ -110,10 +110,11 @@ class LagOfRanges:
 
 @dataclass(frozen=True)
 class ProjectionLag(LagOfRanges):
-    """How far a projection is behind."""
+    """How far a projection is behind, or of one that reads several journals, the part that reads one of them."""
 
     projection_id: int
     name: str
+    """Of a part, ``NAME@JOURNAL``."""
     entity_types: EntityTypes
     paused: bool
     ranges: list[RangeLag]
@@ -121,6 +122,8 @@ class ProjectionLag(LagOfRanges):
     """By slice, of those that have something; else by range, under its first slice."""
     by_slice: bool
     """Whether each slice was looked at, or each range as a whole."""
+    journal: str | None = None
+    """The journal that it reads, where that is in another database."""
 
     @cached_property
     def slices(self) -> list[SliceLag]:
@@ -156,7 +159,7 @@ class ProjectionLag(LagOfRanges):
         return sum(part.handled for part in self.ranges)
 
 
-async def projection_lag(session: Session, name: str, *, journal: Log | None = None) -> ProjectionLag:
+async def projection_lag(session: Session, name: str, *, journal: Journals = None) -> ProjectionLag:
     """
     How far a projection is behind.
 
@@ -164,14 +167,15 @@ async def projection_lag(session: Session, name: str, *, journal: Log | None = N
 
     Args:
         session: A session on the database of the projection.
-        name: The projection.
-        journal: The journal that it reads, where that is in another database.
+        name: The projection, or a part of it, ``NAME@JOURNAL``.
+        journal: The journal that it reads, where that is in another database; or several.
 
     Raises:
         NotFound: None of this name has run; the error lists those that have.
-        InvalidValue: It reads a journal in another database that was not passed.
+        InvalidValue: It reads several journals, and no part of it was named; or a journal in another database that was
+            not passed.
     """
-    (found,) = await projection_lags(session, [name], journal=journal)
+    (found,) = await projection_lags(session, [(await offsets.status(session, name)).name], journal=journal)
     return found
 
 
@@ -180,16 +184,19 @@ async def projection_lags(
     names: Sequence[str] | None = None,
     *,
     by_slice: bool = True,
-    journal: Log | None = None,
+    journal: Journals = None,
 ) -> list[ProjectionLag]:
     """
     How far projections are behind; in three statements, however many they are.
 
+    One that reads several journals has a lag for each.
+
     Args:
         session: A session on the database, inside or outside a transaction.
-        names: Of the projections; None for all, by name.
+        names: Of the projections, or of parts of them; None for all, by name.
         by_slice: Whether to look at each slice; ranges alone cost half as much, and less to fetch.
-        journal: What some of them read, if that is in another database; each of those takes some statements more.
+        journal: What some of them read, one or several, if that is in another database; each of those takes some
+            statements more.
 
     Raises:
         NotFound: None of one of the names has run; the error lists those that have.
@@ -204,7 +211,8 @@ async def projection_lags(
         unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
     for status in statuses:
         if status.journal is not None:
-            found = await unhandled_elsewhere(session, status, journal, by_slice=by_slice)
+            log = offsets.named_log(status, journal)
+            found = await unhandled_elsewhere(session, status, log, by_slice=by_slice)
             unhandled[status.projection_id] = found
     return [
         _projection_lag(status, unhandled[status.projection_id], by_slice=by_slice) for status in statuses
@@ -229,6 +237,7 @@ def _projection_lag(
         ],
         unhandled,
         by_slice,
+        status.journal,
     )
 
 

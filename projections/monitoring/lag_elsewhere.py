@@ -40,7 +40,7 @@ class Unhandled(NamedTuple):
 
 
 async def unhandled_elsewhere(
-    session: Session, status: offsets.ProjectionStatus, journal: Log | None, *, by_slice: bool
+    session: Session, status: offsets.ProjectionStatus, journal: Log, *, by_slice: bool
 ) -> dict[int, Unhandled]:
     """
     What a projection has not handled of a journal in another database, by slice, or by range under its first slice.
@@ -48,19 +48,13 @@ async def unhandled_elsewhere(
     Args:
         session: On the database of its offsets.
         status: The projection, and the progress of its ranges.
-        journal: What it reads, if that was named.
+        journal: The journal that it reads.
         by_slice: Whether to look at each slice.
 
     Raises:
-        WrongJournal: That was not named, or another was.
         DatabaseError: The journal's database refused.
         JournalUnavailable: It cannot be reached.
     """
-    if journal is None or journal.name != status.journal:
-        raise offsets.WrongJournal(
-            f"projection {status.name!r} reads journal {status.journal!r} of another database: name that, too "
-            "(--journal, or PROJECTIONS_JOURNAL)"
-        )
     parked = await offsets.parked_places(session, status.projection_id)
     counted = _Counted(status, {one.source_id for one in parked}, by_slice=by_slice)
     # A standby does not have what it is late by.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
-from journal import Database, Log
+from journal import Database, Journals
 from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
 from projections.http.addresses import Address, parse_address
@@ -146,7 +146,7 @@ def worker_app(
     metrics: WorkerMetrics,
     database: Database,
     webhooks: Counted | None = None,
-    journal: Log | None = None,
+    journal: Journals = None,
 ) -> Starlette:
     """
     What a worker serves: its own counts, and what the database tells of the ranges that it holds.
@@ -200,7 +200,7 @@ def delivering_app(webhooks: Counted, database: Database) -> Starlette:
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 
-def monitor_probe(database: Database, journal: Log | None = None) -> Probe:
+def monitor_probe(database: Database, journal: Journals = None) -> Probe:
     """
     What a monitor serves beside its page: what the database tells of all that is monitored.
 
@@ -237,7 +237,7 @@ async def serve_metrics(
     workers: WorkerMetrics | None = None,
     webhooks: Counted | None = None,
     token: str | None = None,
-    journal: Log | None = None,
+    journal: Journals = None,
 ) -> AsyncIterator[Address]:
     """
     Serve ``/metrics``, ``/livez``, ``/readyz`` and ``/lagz`` of this process for the length of the block.

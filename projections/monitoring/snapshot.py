@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import offsets
-from journal import Log, Session
+from journal import Journals, Session
 from projections.extras import registered
 from projections.monitoring.lag import ProjectionLag, projection_lags
 from projections.monitoring.registration import GROUP, Observed
@@ -49,7 +49,7 @@ async def snapshot(
     *,
     by_slice: bool = False,
     everything: bool = False,
-    journal: Log | None = None,
+    journal: Journals = None,
 ) -> Snapshot:
     """
     How projections are doing, and who runs them.

@@ -46,7 +46,8 @@ class Dispatcher:
         tables: Writes what table handlers return; shared by all ranges of a process.
         monitor: Is told what is being handled.
         timeout: How long a call of a handler may take.
-        reacts: Whether reactions are called; a rebuild calls none.
+        reacts: The projection's number, by which it is known what was reacted to. None: no reaction is called, as in a
+            rebuild.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class Dispatcher:
         monitor: LoopMonitor,
         timeout: timedelta,
         *,
-        reacts: bool = True,
+        reacts: int | None = None,
     ) -> None:
         self._projection = projection
         self._handlers = _decoded(projection.handlers, target)
-        self._reactions = _decoded(projection.reactions, target) if reacts else {}
+        self._reactions = {} if reacts is None else _decoded(projection.reactions, target)
+        self._number = reacts
         self._tables = tables
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
@@ -89,8 +91,8 @@ class Dispatcher:
         patience, session.patience = session.patience, None
         try:
             await self._handle(session, envelopes)
-            if self._reactions:
-                find = await find_reactions(session, self._projection.name, self._reactions, envelopes)
+            if self._number is not None and self._reactions:
+                find = await find_reactions(session, self._number, self._reactions, envelopes)
                 if find is not None:
                     await self._call(session, envelopes, find)
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from journal import BEGINNING, EventEnvelope, Key, OwnedSession, SliceReader
 from offsets import BatchVerdicts, Verdict
 from projections.errors import describe
-from projections.running.connections import Reading
+from projections.running.read_journal import Reading
 from projections.running.transactions import Transactions
 
 log = logging.getLogger("projections")

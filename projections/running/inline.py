@@ -102,7 +102,7 @@ class Inline:
             NotFound: No worker has run one of them on this database yet.
         """
         for projection in self._projections:  # all are known, or none is changed
-            await offsets.status(session, projection.name)
+            await offsets.statuses(session, [projection.name])
         for projection in self._projections:
             await offsets.set_mode(session, projection.name, mode)
 

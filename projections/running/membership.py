@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import offsets
 from journal import DatabaseWentBack, KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
@@ -44,7 +44,7 @@ class Membership:
         )
         process.changed = self._service.wake
         self._alive_at = asyncio.get_running_loop().time()
-        self._until: datetime | None = None
+        self._until_caught_up = False
         self._soon = _SOON
         self._idle = False
 
@@ -52,18 +52,18 @@ class Membership:
         """Run one more projection, from the next heartbeat on."""
         self._ranges[ranges.projection_id] = ranges
 
-    async def run(self, until: datetime | None) -> None:
+    async def run(self, *, until_caught_up: bool) -> None:
         """
-        Take part until the process stops, or until everything before a time is handled; then finish the current work.
+        Take part until the process stops, or until all from before the start is handled; then finish the current work.
 
         Args:
-            until: The time.
+            until_caught_up: End then; else only when the process stops.
 
         Raises:
             OtherSchemaVersion: The schema was upgraded, or an older one restored: this code does not fit it any more.
         """
-        self._until = until
-        chores = [] if until is None else [self._storing().run()]
+        self._until_caught_up = until_caught_up
+        chores = [self._storing().run()] if until_caught_up else []
         try:
             async with running(*chores):
                 await self._service.run(self._process.stop)
@@ -92,8 +92,8 @@ class Membership:
 
     @property
     def _is_caught_up(self) -> bool:
-        until = self._until
-        return until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values())
+        begun = all(read.until is not None for read in self._process.logs)
+        return self._until_caught_up and begun and all(ranges.caught_up() for ranges in self._ranges.values())
 
     def _goes_on(self) -> bool:
         return self._is_running or not self._service.stopping.is_set()
@@ -136,8 +136,7 @@ class Membership:
         return Service("horizon", self._store, restart=lambda _: self._settings.heartbeat)
 
     async def _store(self) -> float:
-        assert self._until is not None  # noqa: S101 - it runs until then
-        handled = [ranges for ranges in self._ranges.values() if ranges.to_be_stored(self._until)]
+        handled = [ranges for ranges in self._ranges.values() if ranges.to_be_stored()]
         if handled and not self._service.failures:
             for ranges in handled:
                 await ranges.save_horizons()

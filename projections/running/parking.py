@@ -8,8 +8,8 @@ from journal import EventEnvelope, OwnedSession, Page, SliceReader
 from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
-from projections.running.connections import Reading
 from projections.running.dispatch import Dispatcher
+from projections.running.read_journal import Reading
 from projections.running.reporting import Reporting, too_large
 from projections.running.transactions import Transactions
 

@@ -6,14 +6,15 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from journal import JOURNAL, Database, Log, WritersPoller
+from journal import OWN_NAME, Database, InvalidValue, Log, LogToOpen
 from offsets import Beats, Worker
 from projections.running.connections import Connections
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.observer import CombinedObserver, Observers
 from projections.running.page_limit import PageLimit
+from projections.running.read_journal import ReadJournal
 from projections.running.settings import RunSettings
 from projections.running.table_writer import TableWriter
 
@@ -27,7 +28,11 @@ class Process:
         settings: Limits and times.
         observer: Is told, or several are; their exceptions are logged.
         stop: Set when all is to stop.
-        journal: What is read; by default our journal in that database.
+        journals: What is read; by default our journal in that database.
+
+    Raises:
+        InvalidValue: Two of several journals have one name.
+        PoolTooSmall: A database lends too few connections.
     """
 
     def __init__(
@@ -36,10 +41,9 @@ class Process:
         settings: RunSettings,
         observer: Observers,
         stop: asyncio.Event,
-        journal: Log | None = None,
+        journals: Sequence[Log | LogToOpen] = (),
     ) -> None:
         self.database = database
-        self.journal = journal or Log(database)
         self.settings = settings
         self.observer = CombinedObserver(observer)  # which keeps its mistakes away from the work
         self.stop = stop
@@ -48,13 +52,20 @@ class Process:
         """Called when a range has ended: what is to run is to be asked again."""
         host, pid = socket.gethostname(), os.getpid()
         self.worker = Worker(f"{host}:{pid}:{secrets.token_hex(4)}", host, pid)
-        self.connections = Connections(database, settings.read_timeout, self.journal)
-        # As it is stored with the projections; what is read where it is stored needs no name.
-        own = self.journal.queries is JOURNAL and not self.connections.apart
-        self.journal_name = None if own else self.journal.name
+        logs = journals or [Log(database)]
+        here = any(isinstance(log, Log) and log.database is database for log in logs)
+        self.connections = Connections(database, settings.read_timeout, polled=here)
+        self.logs = [ReadJournal(log, self.connections, alone=len(logs) == 1) for log in logs]
+        self.apart = any(one.apart for one in self.logs)
+        """Whether a journal is in another database than the read models."""
+        names = [one.name for one in self.logs]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InvalidValue(
+                f"two journals are named {twice!r}, by which what is handled of each is stored; the one in the "
+                f"database of the read models is always {OWN_NAME!r}. Name the other: Log(database, name), or "
+                "--journal NAME=postgresql://..."
+            )
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
-        self.poller: WritersPoller
-        """Of all that reads the journal: joined once the schema is known to be there."""
         self.tables = TableWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

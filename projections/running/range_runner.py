@@ -46,6 +46,7 @@ from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
 from projections.running.process import Process
 from projections.running.read_ahead import ReadAhead
+from projections.running.read_journal import ReadJournal
 from projections.running.reporting import Reporting
 from projections.running.retrying import Retrying
 from projections.running.settings import RunSettings
@@ -71,29 +72,37 @@ class RangeRunner:
         process: What all ranges of the process share.
         cache_size: How many sources' offsets to keep in memory.
         streak: Notices that sources fail alike; it outlives the range's restarts.
+        read: The journal that it reads.
     """
 
     def __init__(
-        self, projection: Projection, claim: Claim, process: Process, cache_size: int, streak: Streak
+        self,
+        projection: Projection,
+        claim: Claim,
+        process: Process,
+        cache_size: int,
+        streak: Streak,
+        *,
+        read: ReadJournal,
     ) -> None:
         self.projection = projection
         self.claim = claim
         self._process = process
+        self._log = read
         self._settings = process.settings
         reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
-        self._reader = reader(
-            projection.entity_types, claim.slices, size, page_bytes, process.journal.queries
-        )
+        queries = read.log.queries
+        self._reader = reader(projection.entity_types, claim.slices, size, page_bytes, queries)
         self._store = OffsetStore(claim, process.beats)
-        self._ahead = ReadAhead(self._reader, process.connections)
+        self._ahead = ReadAhead(self._reader, read)
         self._session = KeptSession(process.connections.lend)
-        self._reading = process.connections.reading
+        self._reading = read.reading
         # A page's sources must fit, or a verdict would miss one that was just looked up.
         self._cache_size = max(cache_size, projection.batch_size)
-        self._backtracking = _backtracking(claim, process.settings, process.journal.bound)
-        self._look = process.poller.number
-        self._generation = process.poller.generation
+        self._backtracking = _backtracking(claim, process.settings, read.log.bound)
+        self._look = read.poller.number
+        self._generation = read.poller.generation
         self._used_poll_at = claim.horizon
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
@@ -110,7 +119,7 @@ class RangeRunner:
         """Stop after the current batch."""
         self._stopping.set()
         self._running.set()
-        self._process.poller.wake()
+        self._log.poller.wake()
 
     def pause(self, *, paused: bool) -> None:
         """Pause after the current batch, or go on."""
@@ -129,7 +138,7 @@ class RangeRunner:
         """
         if store is None or store is self._store:
             self._store.outdated = error
-            self._process.poller.wake()
+            self._log.poller.wake()
 
     def decided(self) -> None:
         """Somebody has decided about a parked source of this projection."""
@@ -156,7 +165,7 @@ class RangeRunner:
                 await self._hook(target, "stop")
         finally:
             self._process.connections.ranges -= 1
-            self._process.poller.forget(self)
+            self._log.poller.forget(self)
             try:
                 await self._ahead.drop()
             finally:  # also when the range is dropped just here: the connection must go back
@@ -176,7 +185,7 @@ class RangeRunner:
             raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
 
     async def _begin(self, target: object) -> None:
-        if self._process.connections.apart:
+        if self._log.apart:
             await self._fit_journal()
         session = await self._session.get()
         sources = await self._store.parked(session)
@@ -188,7 +197,7 @@ class RangeRunner:
             self._settings.handler_timeout + _LATER,
         )  # fmt: skip
         exact = self._settings.backtracking == "writer-lock"
-        inline = await self._store.is_inline(session, self._process.journal_name)
+        inline = await self._store.is_inline(session, self._log.stored_name)
         self._acceptance = Acceptance(
             self.projection.name, self._reader, self._reading, transactions, exact=exact, inline=inline
         )
@@ -198,11 +207,11 @@ class RangeRunner:
     async def _fit_journal(self) -> None:
         """Make sure that the journal has what is handled: it may have gone back in time alone."""
         look = await self._next_look()
-        seen, session = self._process.poller.seen, await self._session.get()
+        seen, session = self._log.poller.seen, await self._session.get()
         assert seen is not None  # noqa: S101 - a poll has shown one
         self._store.generation = await generation(session)
         reborn, ahead = await fit_journal(
-            session, self.claim, seen, self._reader, self._process.connections.comparing,
+            session, self.claim, seen, self._reader, self._log.comparing,
             may_be_behind=look.poll.replayed_until is not None,
         )  # fmt: skip
         if reborn:
@@ -251,8 +260,9 @@ class RangeRunner:
     def _make_pipeline(self, target: object, transactions: Transactions) -> None:
         projection, process = self.projection, self._process
         dispatcher = Dispatcher(
-            projection, target, process.tables, process.monitor, self._settings.handler_timeout
-        )
+            projection, target, process.tables, process.monitor, self._settings.handler_timeout,
+            reacts=self.claim.projection_id,
+        )  # fmt: skip
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(
             dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading
@@ -290,7 +300,7 @@ class RangeRunner:
                 # Only after the commit: until then the stored horizon must not pass these events.
                 self._backtracking.events_read(last, full=page.more)
                 if page.more:
-                    self._process.poller.wake()  # there is more: whoever polls next need not wait
+                    self._log.poller.wake()  # there is more: whoever polls next need not wait
 
     async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
         async with self._reading(session) as journal:
@@ -303,16 +313,16 @@ class RangeRunner:
 
     async def _next_look(self) -> Look:
         machine = self._backtracking
-        with self._process.connections.of_journal():
-            look = await self._process.poller.look(
+        with self._log.named():
+            look = await self._log.poller.look(
                 self, self.projection.entity_types, machine.position.db_timestamp, self._look, machine.import_id,
                 needs_primary=machine.needs_primary,
             )  # fmt: skip
         self._look = look.number
         if look.generation != self._generation:
             raise DatabaseWentBack("another database answers, or it went back in time")
-        if not self._process.connections.apart:
-            self._store.generation = self._process.poller.seen
+        if not self._log.apart:
+            self._store.generation = self._log.poller.seen
         return look
 
     def _check_place(self, look: Look) -> None:
@@ -322,7 +332,7 @@ class RangeRunner:
         Raises:
             ProjectionFailed: Its sequence or its clock was set back further than offsets are kept.
         """
-        journal, poll, bound = self._process.journal, look.poll, self._transactions.state.evicted_before
+        journal, poll, bound = self._log.log, look.poll, self._transactions.state.evicted_before
         if poll.replayed_until is not None or poll.polled_at >= bound:
             return
         what, which = ("numbers", "sequence") if journal.is_by_number else ("times", "clock")
@@ -341,7 +351,7 @@ class RangeRunner:
         if not (fresh and look.says_nothing_to(self._backtracking)):
             self._used_poll_at = look.poll.polled_at
             poll = look.poll
-            if poll.imports and self._process.connections.apart:
+            if poll.imports and self._log.apart:
                 poll = replace(poll, imports=await self._readable(poll.imports))
             self._backtracking.polled(poll)
 

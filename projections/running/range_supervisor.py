@@ -23,6 +23,7 @@ from projections.errors import said, storable
 from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
+from projections.running.read_journal import ReadJournal
 
 log = logging.getLogger("projections")
 
@@ -40,6 +41,7 @@ class RangeSupervisor:
         claim: The range.
         cache_size: How many sources' offsets to keep in memory.
         streak: Notices that sources fail alike, in all ranges of the projection here.
+        read: The journal that it reads.
         paused: Begin paused, until it is resumed.
     """
 
@@ -51,16 +53,18 @@ class RangeSupervisor:
         cache_size: int,
         streak: Streak,
         *,
+        read: ReadJournal,
         paused: bool,
     ) -> None:
         self._process = process
+        self._log = read
         self._projection = projection
         self._cache_size = cache_size
         self._streak = Streak(process.settings.alike_failures, streak)
         self._paused = paused
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._generation = process.poller.generation
+        self._generation = read.poller.generation
         self._runner = self._new_runner(claim)
         self._claiming = False
 
@@ -204,12 +208,14 @@ class RangeSupervisor:
         self._claiming = False
 
     def _new_runner(self, claim: Claim) -> RangeRunner:
-        poller = self._process.poller
+        poller = self._log.poller
         if (back_to := poller.back_to(self._generation)) is not None:
             # The horizon is of another server's clock, which may have been ahead of the one that stamps events now.
             claim = claim._replace(horizon=min(claim.horizon, back_to))
         self._generation = poller.generation
-        runner = RangeRunner(self._projection, claim, self._process, self._cache_size, self._streak)
+        runner = RangeRunner(
+            self._projection, claim, self._process, self._cache_size, self._streak, read=self._log
+        )
         runner.pause(paused=self._paused)
         return runner
 
@@ -231,7 +237,7 @@ class RangeSupervisor:
     def _said(self, error: Exception) -> str:
         """An error, and of which of two databases it is."""
         of_read_side = isinstance(error, DatabaseUnavailable) and not isinstance(error, JournalUnavailable)
-        where = "read side: " if of_read_side and self._process.connections.apart else ""
+        where = "read side: " if of_read_side and self._process.apart else ""
         return f"{where}{_said(error)}"
 
     def _extra(self, action: str) -> dict[str, object]:

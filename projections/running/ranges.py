@@ -1,10 +1,15 @@
-"""The ranges of one projection that this process holds: begun, given up and dropped as heartbeats say."""
+"""
+The ranges of one projection that this process holds: begun, given up and dropped as heartbeats say.
+
+Of a projection that reads several journals, those of one of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import offsets
@@ -15,6 +20,7 @@ from projections.defining import Projection
 from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_supervisor import RangeSupervisor
+from projections.running.read_journal import ReadJournal
 
 log = logging.getLogger("projections")
 
@@ -32,6 +38,7 @@ class Ranges:
         projection_id: Its number in the database.
         group: The tasks of the process; a fault that starting again does not heal ends them all.
         cut: How its slices are cut where it has never run.
+        read: The journal that they read.
     """
 
     def __init__(
@@ -41,12 +48,16 @@ class Ranges:
         projection_id: int,
         group: asyncio.TaskGroup,
         cut: Sequence[SliceRange],
+        *,
+        read: ReadJournal,
     ) -> None:
-        self.projection = projection
+        # Under the name of the part in all that is told of it.
+        self.projection = replace(projection, name=read.part_of(projection.name))
         self.projection_id = projection_id
         self.registered = Registered(projection.name, projection.version, projection.entity_types)
         self._cut = cut
         self._process = process
+        self._log = read
         self._group = group
         self._keepers: dict[int, RangeSupervisor] = {}
         self._ended: dict[int, tuple[int, float]] = {}
@@ -148,28 +159,28 @@ class Ranges:
     async def register(self, session: Session) -> None:
         """Make the projection known again; the next heartbeat gives it ranges."""
         p = self.projection
-        self.projection_id = await offsets.register(
-            session, p.name, p.entity_types, self._cut, p.version, journal=self._process.journal_name
-        )
+        self.projection_id = await register(self._process, self._log, session, self.registered, self._cut)
         log.error(
             "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
             "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},
         )  # fmt: skip
 
-    def caught_up(self, until: datetime) -> bool:
+    def caught_up(self) -> bool:
         """
-        Whether everything before a time is handled in all ranges, as the last heartbeat has shown them.
+        Whether everything from before the start is handled in all ranges, as the last heartbeat has shown them.
 
         What is remembered here does not count: it may be lost with a range, or with the release of one.
         """
-        told = self._told
-        if told is None or told.awaited or told.uneven:
+        told, until = self._told, self._log.until
+        if until is None or told is None or told.awaited or told.uneven:
             return False
         elsewhere = told.others_horizon is None or told.others_horizon >= until
         return elsewhere and self._stored(until)
 
-    def to_be_stored(self, until: datetime) -> bool:
-        """Whether everything before a time is handled in the ranges of this process, and that is not stored yet."""
+    def to_be_stored(self) -> bool:
+        """Whether all from before the start is handled in the ranges of this process, and that is not stored yet."""
+        if (until := self._log.until) is None:
+            return False
         handled = all(keeper.progress.horizon >= until for keeper in self._keepers.values())
         return handled and self._told is not None and not self._stored(until)
 
@@ -179,7 +190,7 @@ class Ranges:
     def chores(self) -> Iterable[tuple[Service, float]]:
         """What is to be done now and then, and in how many seconds first: storing horizons, evicting offsets."""
         settings = self._process.settings
-        if self._process.journal.is_by_number:
+        if self._log.log.is_by_number:
             yield _chore("watermark", settings.save_horizon_every, self._note_watermark)[0], 0.0
         yield _chore("horizon", settings.save_horizon_every, self.save_horizons)
         yield _chore("eviction", settings.evict_every, self._evict)
@@ -212,7 +223,7 @@ class Ranges:
 
     async def _note_watermark(self) -> None:
         async with self._process.database.session() as session:
-            await offsets.note_watermark(session, self._process.journal, self._process.settings.retention)
+            await offsets.note_watermark(session, self._log.log, self._process.settings.retention)
 
     async def _evict(self) -> None:
         # One at a time, or those of many projections would keep the connections that their ranges need.
@@ -240,10 +251,11 @@ class Ranges:
                 extra={"action": "taken_over", "projection": self.projection.name, "slices": str(one.claim.slices)},
             )  # fmt: skip
         assert self._told is not None  # noqa: S101 - a heartbeat has told
-        cache_size = self._process.settings.cache_size // held
+        cache_size = self._process.settings.cache_size // held // len(self._process.logs)
         keeper = RangeSupervisor(
-            self._process, self.projection, one.claim, cache_size, self._streak, paused=self._told.paused
-        )
+            self._process, self.projection, one.claim, cache_size, self._streak,
+            read=self._log, paused=self._told.paused,
+        )  # fmt: skip
         if not one.kept:  # a release that failed, or an assignment that has changed since it was claimed
             keeper.give_up()
         self._keepers[one.claim.slices.min_slice] = keeper
@@ -256,6 +268,16 @@ class Ranges:
             del self._keepers[min_slice]
             self._ended[min_slice] = keeper.progress.claim.epoch, asyncio.get_running_loop().time()
             self._process.changed()
+
+
+async def register(
+    process: Process, read: ReadJournal, session: Session, projection: Registered, cut: Sequence[SliceRange]
+) -> int:
+    """Make known that a process runs a projection on one of its journals; see :func:`offsets.register`."""
+    return await offsets.register(
+        session, projection.name, projection.entity_types, cut, projection.version,
+        journal=read.stored_name, journals=[one.stored_name for one in process.logs],
+    )  # fmt: skip
 
 
 def _chore(name: str, every: timedelta, work: Callable[[], Awaitable[None]]) -> tuple[Service, float]:

@@ -13,7 +13,7 @@ _NOTE_REACTIONS = "SELECT source_id, seq_nr FROM projections._note_reactions_v1(
 
 
 async def find_reactions(
-    session: OwnedSession, projection: str, reactions: Mapping[str, T], envelopes: Sequence[EventEnvelope]
+    session: OwnedSession, projection_id: int, reactions: Mapping[str, T], envelopes: Sequence[EventEnvelope]
 ) -> Callable[[EventEnvelope], T | None] | None:
     """
     Note in the session's transaction that the events of a batch are reacted to; reactions are by event type.
@@ -25,7 +25,7 @@ async def find_reactions(
     last = {e.source_id: e.seq_nr for e in envelopes if e.event_type in reactions}
     if not last:
         return None
-    rows = await session.fetch(_NOTE_REACTIONS, projection, list(last), list(last.values()))
+    rows = await session.fetch(_NOTE_REACTIONS, projection_id, list(last), list(last.values()))
     done = {row["source_id"]: row["seq_nr"] for row in rows}
 
     def find(envelope: EventEnvelope) -> T | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from journal import EventEnvelope, Page, Position, ProjectionsError, SliceReader
 from journal.tasks import end
-from projections.running.connections import Connections
+from projections.running.read_journal import ReadJournal
 
 
 class ReadAhead:
@@ -18,21 +18,21 @@ class ReadAhead:
     The range never waits for that connection, nor fails with it: without one, a page is read when it is due.
     """
 
-    def __init__(self, reader: SliceReader, connections: Connections) -> None:
+    def __init__(self, reader: SliceReader, read: ReadJournal) -> None:
         self._reader = reader
-        self._connections = connections
+        self._journal = read
         self._after: Position | None = None
         self._reading = False
         self._task: asyncio.Task[Page[EventEnvelope]] | None = None
 
     def start(self, after: Position, until: datetime) -> None:
         """Begin to read the page after a position."""
-        if self._task is None and not self._connections.ahead.locked():
+        if self._task is None and not self._journal.is_busy_ahead:
             self._after, self._reading = after, False
             self._task = asyncio.create_task(self._read(after, until))
 
     async def _read(self, after: Position, until: datetime) -> Page[EventEnvelope]:
-        async with self._connections.lend_ahead() as session:
+        async with self._journal.lend_ahead() as session:
             self._reading = True
             return await self._reader.events(session, after, until)
 

@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import offsets
 from journal import (
-    JOURNAL,
     Database,
     InvalidValue,
+    JournalUnavailable,
     KeptSession,
     Log,
-    OwnedSession,
+    LogToOpen,
     SliceRange,
     as_log,
-    entity_types,
-    now_in,
-    shared_poller,
     slice_ranges,
 )
 from journal.schema import check_version
-from journal.service import Service
+from journal.service import AT_ONCE, Service
 from journal.tasks import end, together
 from projections.defining import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import Observers
 from projections.running.process import Process
-from projections.running.ranges import Ranges
+from projections.running.ranges import Ranges, register
+from projections.running.read_journal import ReadJournal
 from projections.running.settings import RunSettings
 
 log = logging.getLogger("projections")
@@ -55,7 +53,7 @@ async def run(
     until_caught_up: bool = False,
     take_over: bool = False,
     discovery: Discovery | None = None,
-    journal: Database | Log | None = None,
+    journal: Database | Log | Sequence[Database | Log | LogToOpen] | None = None,
 ) -> None:
     """
     Run projections until stopped, together with all processes that run them on the same database.
@@ -79,126 +77,192 @@ async def run(
             :class:`projections.subscriptions.Matching`; what it finds reads the journal in ``database``.
         journal: Where the events are, if not in ``database``: they are only read. Effects and offsets commit together
             in ``database``, as ever, where :func:`journal.schema.install` has been called, too. Ranges take turns
-            with its connections to read a page, all but one.
+            with its connections to read a page, all but one. Several are a list, in which each has a name of its own
+            (``Log(other, "shop")``), and ``database`` stands for the journal that is there; a source keeps its order
+            in each, and nothing is promised between them.
 
     Raises:
         InvalidHandler: A definition is not a projection, or two have one name.
         InvalidValue: A name belongs to a projection that reads other entity types in this version, or another
-            journal; or a discovery is to read a journal elsewhere; or a journal cannot be read by interval.
+            journal than those that are passed; two of these have one name; or a discovery is to read a journal
+            elsewhere; or a journal cannot be read by interval.
         DatabaseError: A standby and what was named as its primary do not belong together.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
         ProjectionsError: A handler commits or rolls back by itself.
         TableError: A table does not fit what a table handler declares.
         ValueError: The database lends fewer than four connections, or that of the journal fewer than two.
-        DatabaseUnavailable: At the start; later the database is waited for.
+        DatabaseUnavailable: At the start; later the database is waited for. Of several journals, one that cannot be
+            reached is waited for from the start on.
     """
     projections = [projection_of(definition) for definition in definitions]
     _check_names(projections)
     cut = slice_ranges(ranges)
-    read = as_log(database if journal is None else journal)
-    process = Process(database, settings or RunSettings(), observer, stop or asyncio.Event(), read)
-    if process.settings.backtracking == "interval":
-        read.check_interval()
-    if discovery is not None and process.journal_name is not None:
-        raise InvalidValue(
-            "what a discovery finds, as subscriptions, reads the journal in the database of the read models"
-        )
+    process = Process(
+        database, settings or RunSettings(), observer, stop or asyncio.Event(), _journals(journal)
+    )
+    if discovery is not None:
+        _check_discovery(process)
     async with AsyncExitStack() as stack:
         async with database.session() as session:
             await check_version(session)
             if discovery is not None:
                 projections += await discovery.tend(session)
             known = {
-                await _register(process, session, projection, cut): projection for projection in projections
+                await register(process, read, session, _registered(projection), cut): (read, projection)
+                for projection in projections
+                for read in process.logs
             }
             if take_over:
-                versions = {number: projection.version for number, projection in known.items()}
+                versions = {number: projection.version for number, (_, projection) in known.items()}
                 await offsets.take_over(session, process.worker.owner, versions)
-        until = await _look_at_journal(process, projections)
+        running = _Running(process, known, cut, stack)
+        await running.begin_reading()
         stack.enter_context(process.monitor.watching())
-        process.poller = await stack.enter_async_context(
-            shared_poller(process.journal, process.settings.pacing, listen=process.settings.listen)
+        await running.run(discovery, until_caught_up=until_caught_up)
+
+
+def _journals(
+    journal: Database | Log | Sequence[Database | Log | LogToOpen] | None,
+) -> list[Log | LogToOpen]:
+    several = journal if isinstance(journal, Sequence) else [] if journal is None else [journal]
+    return [one if isinstance(one, LogToOpen) else as_log(one) for one in several]
+
+
+def _check_discovery(process: Process) -> None:
+    if [read.stored_name for read in process.logs] != [None]:
+        raise InvalidValue(
+            "what a discovery finds, as subscriptions, reads the journal in the database of the read models"
         )
-        await _run(process, known, cut, until if until_caught_up else None, discovery)
 
 
-async def _look_at_journal(process: Process, projections: Sequence[Projection]) -> datetime:
-    """Say what of it projections will not find; returns its time."""
-    read = process.journal
-    if process.connections.apart:
-        await read.check(alone=process.settings.backtracking == "interval")
-    async with read.session() if process.connections.apart else read.database.session() as session:
-        if read.queries is JOURNAL and process.connections.apart:
-            await check_version(session)
-        found = set(await entity_types(session, queries=read.queries))
-    with process.connections.of_journal():
-        time = (await now_in(read)).time
-    # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
-    for projection in projections:
-        for name in set(projection.entity_types.names or ()).difference(found):
-            log.warning(
-                "projection %r: the journal has no events of entity type %r yet", projection.name, name,
-                extra={"action": "no_events", "projection": projection.name},
-            )  # fmt: skip
-    return time
+class _Running:
+    """
+    What runs in a process, of each journal.
+
+    Args:
+        process: The process.
+        known: By its number, each projection, and the journal that it reads under that.
+        cut: How the slices are cut of a projection that has never run.
+        stack: Ends the polls.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        known: Mapping[int, tuple[ReadJournal, Projection]],
+        cut: Sequence[SliceRange],
+        stack: AsyncExitStack,
+    ) -> None:
+        self._process = process
+        self._known = known
+        self._cut = cut
+        self._stack = stack
+        self._membership = Membership(process)
+        self._beside: list[asyncio.Task[Any]] = []
+        self._found: set[str] = set()
+        self._group: asyncio.TaskGroup
+
+    async def begin_reading(self) -> None:
+        """Look at the journal. Of several, each is looked at beside the others, which it does not keep waiting."""
+        if len(self._process.logs) == 1:
+            self._noted(await self._process.logs[0].begin(self._process.settings, self._stack))
+
+    def _noted(self, found: set[str]) -> None:
+        self._found |= found
+        if all(read.until is not None for read in self._process.logs):
+            self._tell_missing(self._found)
+
+    def _tell_missing(self, found: set[str]) -> None:
+        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+        for projection in {one.name: one for _, one in self._known.values()}.values():
+            for name in set(projection.entity_types.names or ()).difference(found):
+                log.warning(
+                    "projection %r: the journal has no events of entity type %r yet", projection.name, name,
+                    extra={"action": "no_events", "projection": projection.name},
+                )  # fmt: skip
+
+    async def run(self, discovery: Discovery | None, *, until_caught_up: bool) -> None:
+        """Run until stopped."""
+        async with together() as self._group:
+            for read in self._process.logs:
+                if read.until is None:
+                    self._beside.append(self._group.create_task(self._read(read)))
+                else:
+                    self._begin_all(read)
+            if discovery is not None:
+                self._beside.append(self._group.create_task(self._discover(discovery)))
+            await self._membership.run(until_caught_up=until_caught_up)
+            await end(*self._beside)
+
+    def _begin_all(self, read: ReadJournal) -> None:
+        for number, (reads, projection) in self._known.items():
+            if reads is read:
+                self._begin(number, read, projection)
+
+    def _begin(self, number: int, read: ReadJournal, projection: Projection) -> None:
+        ranges = Ranges(self._process, projection, number, self._group, self._cut, read=read)
+        self._membership.add(ranges)
+        for service, first in ranges.chores():
+            self._beside.append(self._group.create_task(service.run(first=first)))
+
+    async def _read(self, read: ReadJournal) -> None:
+        """Begin with one of several journals as soon as it can be reached, and keep it open until cancelled."""
+        async with AsyncExitStack() as stack:
+
+            async def begin() -> float:
+                self._noted(await read.begin(self._process.settings, stack))
+                self._begin_all(read)
+                self._process.changed()
+                service.stop()
+                return AT_ONCE
+
+            def failed(error: Exception) -> None:
+                # What is wrong at the start is refused; later, others are at work.
+                if service.failures == 1 and not isinstance(error, JournalUnavailable):
+                    raise error
+                log.error(
+                    "journal %r cannot be read yet, and is tried again; others go on: %s", read.name, error,
+                    extra={"action": "journal_unavailable"},
+                )  # fmt: skip
+
+            restart = self._process.settings.restart.delay
+            service = Service(f"journal {read.name!r}", begin, restart=restart, failed=failed)
+            await service.run()
+            await asyncio.Event().wait()
+
+    async def _discover(self, discovery: Discovery) -> None:
+        """Begin what is added, until cancelled. What is known is not registered again: each time costs a number."""
+        process, (read,) = self._process, self._process.logs
+        known = {projection.name for _, projection in self._known.values()}
+        kept, generation = KeptSession(process.database.session), read.poller.generation
+
+        async def look() -> float:
+            nonlocal generation
+            async with kept.use() as session:
+                for projection in await discovery.tend(session):
+                    if projection.name not in known:
+                        registered = _registered(projection)
+                        number = await register(process, read, session, registered, slice_ranges(1))
+                        self._begin(number, read, projection)
+                        known.add(projection.name)
+                        process.changed()
+            # After a fail-over it may be to the server of before.
+            if process.connections.all_taken or read.poller.generation != generation:
+                generation = read.poller.generation
+                await kept.close()
+            return _TEND_EVERY
+
+        try:
+            await Service("discovery", look, restart=lambda _: timedelta(seconds=_TEND_EVERY)).run(
+                first=_TEND_EVERY
+            )
+        finally:
+            await kept.close_within(_TEND_EVERY)
 
 
-async def _run(
-    process: Process,
-    projections: dict[int, Projection],
-    cut: Sequence[SliceRange],
-    until: datetime | None,
-    discovery: Discovery | None,
-) -> None:
-    membership = Membership(process)
-    async with together() as group:
-        beside: list[asyncio.Task[Any]] = []
-
-        def begin(number: int, projection: Projection) -> None:
-            ranges = Ranges(process, projection, number, group, cut)
-            membership.add(ranges)
-            for service, first in ranges.chores():
-                beside.append(group.create_task(service.run(first=first)))
-
-        for number, projection in projections.items():
-            begin(number, projection)
-        if discovery is not None:
-            beside.append(group.create_task(_discover(process, discovery, projections.values(), begin)))
-        await membership.run(until)
-        await end(*beside)
-
-
-async def _discover(
-    process: Process,
-    discovery: Discovery,
-    begun: Iterable[Projection],
-    begin: Callable[[int, Projection], None],
-) -> None:
-    """Begin what is added, until cancelled. What is known is not registered again: each time costs a number."""
-    known = {projection.name for projection in begun}
-    kept, generation = KeptSession(process.database.session), process.poller.generation
-
-    async def look() -> float:
-        nonlocal generation
-        async with kept.use() as session:
-            for projection in await discovery.tend(session):
-                if projection.name not in known:
-                    begin(await _register(process, session, projection, slice_ranges(1)), projection)
-                    known.add(projection.name)
-                    process.changed()
-        # After a fail-over it may be to the server of before.
-        if process.connections.all_taken or process.poller.generation != generation:
-            generation = process.poller.generation
-            await kept.close()
-        return _TEND_EVERY
-
-    try:
-        await Service("discovery", look, restart=lambda _: timedelta(seconds=_TEND_EVERY)).run(
-            first=_TEND_EVERY
-        )
-    finally:
-        await kept.close_within(_TEND_EVERY)
+def _registered(projection: Projection) -> offsets.Registered:
+    return offsets.Registered(projection.name, projection.version, projection.entity_types)
 
 
 def _check_names(projections: Sequence[Projection]) -> None:
@@ -206,16 +270,3 @@ def _check_names(projections: Sequence[Projection]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidHandler(f"two projections are named {name!r}: a name is what offsets belong to")
-
-
-async def _register(
-    process: Process, session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]
-) -> int:
-    return await offsets.register(
-        session,
-        projection.name,
-        projection.entity_types,
-        cut,
-        projection.version,
-        journal=process.journal_name,
-    )

@@ -14,7 +14,8 @@ returns an :class:`Answer` is a command with ``--json``.
 
 A command on projections names its sides: with ``sides="read"`` it has ``--read-side``, too, and the database that it
 is given is the one of the read models; with ``sides="both"`` also ``--journal`` and ``--journal-primary``, and it is
-given a ``Log`` after it, or None where the journal is in that same database.
+given a ``Log`` after it, or None where the journal is in that same database. With ``sides="all"`` there may be several
+journals, and it is given a list of those that are in other databases.
 """
 
 from __future__ import annotations
@@ -43,15 +44,22 @@ import click
 
 from journal import Database, OwnedSession, Session
 from projections.durations import Duration, duration_text
-from projections.terminal.connection import connected_journal, visit, visit_database, visit_session
+from projections.terminal.connection import (
+    connected_journal,
+    connected_journals,
+    visit,
+    visit_database,
+    visit_session,
+)
 from projections.terminal.connection import sides as databases_of
 from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch
 
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
-Named: TypeAlias = Literal["read", "both"] | None
+Named: TypeAlias = Literal["read", "both", "all"] | None
 
+_READING = ("both", "all")
 _VISITS: dict[Any, Callable[..., Any]] = {
     Session: visit,
     OwnedSession: visit_session,
@@ -103,11 +111,12 @@ ReadSide = Annotated[
     ),
 ]
 Journal = Annotated[
-    str | None,
+    tuple[str, ...] | None,
     Opt(
         "The database of the journal, where read models are in another, or the name of a journal that is attached "
-        "(`projections journals`). Default: PROJECTIONS_JOURNAL, else --dsn.",
-        metavar="DSN|NAME",
+        "(`projections journals`). Of several journals, each is passed, and has a name: NAME=postgresql://... "
+        "Default: PROJECTIONS_JOURNAL, else --dsn.",
+        metavar="DSN|NAME|NAME=DSN",
     ),
 ]
 JournalPrimary = Annotated[
@@ -188,8 +197,8 @@ def derived(
         (watched, _Declared("watches", _Watches, default=False)),
         (visited is not None, _Declared("dsn", Dsn, None)),
         (sides is not None, _Declared("read_side", ReadSide, None)),
-        (sides == "both", _Declared("journal", Journal, None)),
-        (sides == "both", _Declared("journal_primary", JournalPrimary, None)),
+        (sides in _READING, _Declared("journal", Journal, None)),
+        (sides in _READING, _Declared("journal_primary", JournalPrimary, None)),
         (hints["return"] is Answer, _Declared("as_json", AsJson, default=False)),
     )
     declared = [*_declared(function), *(one for wanted, one in added if wanted)]
@@ -212,15 +221,18 @@ def _visit_sides(
     dsn = options.pop("dsn")
     if sides is None:
         return _visit(visited, dsn, work, options, as_json=as_json)
-    primary = options.pop("journal_primary") if sides == "both" else None
+    primary = options.pop("journal_primary") if sides in _READING else None
     with databases_of(dsn, options.pop("journal", None), options.pop("read_side"), primary) as found:
 
         async def beside(place: Any, **values: Any) -> Answer:
-            async with connected_journal(found) as journal:
+            read: Any = connected_journals if sides == "all" else connected_journal
+            async with read(found) as journal:
                 answer: Answer = await work(place, journal, **values)
                 return answer
 
-        return _visit(visited, found.read_side, beside if sides == "both" else work, options, as_json=as_json)
+        return _visit(
+            visited, found.read_side, beside if sides in _READING else work, options, as_json=as_json
+        )
 
 
 def _visit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from journal import Row, Session
 from journal.tokens import AwaitedEvent
 
-_WHY = "SELECT * FROM projections._why_waiting_v1($1, $2)"
+_WHY = "SELECT * FROM projections._why_waiting_v1($1, $2, $3)"
 
 
 def not_in_journal(event: AwaitedEvent) -> str:
@@ -16,9 +16,9 @@ def not_in_journal(event: AwaitedEvent) -> str:
     )
 
 
-async def reason(session: Session, projection: str, event: AwaitedEvent) -> str:
-    """What a projection's next event of a source waits for, in a sentence."""
-    row = await session.fetchrow(_WHY, projection, event.source_id)
+async def reason(session: Session, projection: str, event: AwaitedEvent, journal: str | None) -> str:
+    """What a projection's next event of a source of a journal waits for, in a sentence; by its stored name."""
+    row = await session.fetchrow(_WHY, projection, event.source_id, journal)
     if row is None:
         return "it was removed"
     return _said(row, projection, event)

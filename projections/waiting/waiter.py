@@ -32,12 +32,12 @@ from journal import (
 from journal.database import KeptSession
 from journal.service import AT_ONCE, Pace, Service
 from journal.tokens import AwaitedEvent, last_of_each, read_token
-from offsets import HANDLED, entity_types_of
+from offsets import HANDLED, WrongJournal, entity_types_of
 from projections.waiting.reasons import not_in_journal, reason
 
 log = logging.getLogger("projections")
 
-_HANDLED = "SELECT n FROM projections._handled_v1($1, $2, $3, $4) AS n"
+_HANDLED = "SELECT n FROM projections._handled_v1($1, $2, $3, $4, $5) AS n"
 _FIND = "SELECT ordinal, entity_type FROM projections._entity_types_appended_v1($1, $2, $3)"
 _TIMELINE = "SELECT projections.timeline_v1()"
 _SHORTEST, _LONGEST = timedelta(milliseconds=5), timedelta(milliseconds=100)
@@ -194,6 +194,7 @@ class _Waiter:
     def __init__(self, database: Database, journal: Log) -> None:
         self._database = database
         self._journal = journal
+        self._stored_name = journal.stored_name(database)
         self._session = KeptSession(database.session)
         self._waits: set[_Wait] = set()
         self._pace = Pace(_SHORTEST, _LONGEST)
@@ -265,7 +266,7 @@ class _Waiter:
         arrays = [
             list(column) for column in zip(*((name, *event[:3]) for _, name, event in pairs), strict=True)
         ]
-        rows = await session.fetch(_HANDLED, *(arrays or [[], [], [], []]))
+        rows = await session.fetch(_HANDLED, *(arrays or [[], [], [], []]), self._stored_name)
         handled = [pairs[row["n"] - 1] for row in rows]
         # The database may have gone back in time since they were found, and other events have got their numbers.
         await self._find(session, waits, {event for _, _, event in handled} - sought)
@@ -279,11 +280,11 @@ class _Waiter:
     async def _check_names(self, session: Session, waits: Sequence[_Wait]) -> None:
         for names in {wait.projections for wait in waits}:  # mostly one: all wait for the same
             try:
-                types = await entity_types_of(session, names)
-            except NotFound as error:
+                types = await entity_types_of(session, names, self._stored_name)
+            except (NotFound, WrongJournal) as error:
                 for wait in waits:
                     if wait.projections == names:
-                        wait.fail(NotFound(str(error), error.code))
+                        wait.fail(_again(error))
             else:
                 for wait in waits:
                     if wait.projections == names:
@@ -327,9 +328,17 @@ class _Waiter:
             found = dict.fromkeys(found, f"the database does not answer ({error})")
         return {name: found[name] for name, _ in wait.left}
 
-    @staticmethod
-    async def _reason(session: Session, wait: _Wait, name: str, event: AwaitedEvent) -> str:
-        return await reason(session, name, event) if event in wait.types else not_in_journal(event)
+    async def _reason(self, session: Session, wait: _Wait, name: str, event: AwaitedEvent) -> str:
+        if event not in wait.types:
+            return not_in_journal(event)
+        return await reason(session, name, event, self._stored_name)
+
+
+def _again(error: NotFound | WrongJournal) -> ProjectionsError:
+    """One for each who waits: they are raised in several tasks."""
+    if isinstance(error, NotFound):
+        return NotFound(str(error), error.code)
+    return WrongJournal(str(error))
 
 
 _waiters: dict[tuple[Database, Log], _Waiter] = {}

@@ -178,7 +178,6 @@ class _Part:
             ShadowWriter(job.rebuild_id, tables_of(definition)),
             LoopMonitor(timedelta(seconds=1), job.handler_timeout),
             job.handler_timeout,
-            reacts=False,
         )
         self._by_itself = self._projection.kind is not Kind.TABLE
         self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP

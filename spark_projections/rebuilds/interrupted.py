@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import offsets
 from journal import Log, OwnedSession, generation
 from projections.defining import projection_of
 from spark_projections.errors import RebuildUnderWay
@@ -67,8 +68,10 @@ async def refuse_a_second(
     Refuse what could not begin now, before anything is started for it; outside a transaction.
 
     RebuildUnderWay: another rebuild of the projection runs, or one of other slices is unfinished.
+    InvalidValue: it reads several journals.
     """
     name = projection_of(definition).name
+    await offsets.refuse_several(session, name, "a rebuild is of one")
     number = await session.fetchval(_NUMBER, name)
     if number is not None:
         async with bookkeeping.only_one(session, number, name):

@@ -120,6 +120,7 @@ class _Run:
         projection, written = rebuildable(self.definition, self.options.slices)
         async with self.database.session() as session:
             await check_version(session)
+            await offsets.refuse_several(session, projection.name, "a rebuild is of one")
             number = await offsets.register(
                 session,
                 projection.name,

@@ -79,6 +79,7 @@ async def comparable(
             f"cannot be told apart: to compare all, run `projections verify {name} --all`; to build the whole read "
             f"model again, run `projections rebuild {name}`"
         )
+    await offsets.refuse_several(session, name, "this is of one")
     found = await offsets.status(session, name)
     _check_journal(found, journal)
     await _check_code(session, projection, found.projection_id)
@@ -243,7 +244,7 @@ async def refolding(
     """Handle events again, with an object of the projection that is started and stopped as a range does it."""
     target = projection.make()
     monitor = LoopMonitor(timedelta(seconds=1), _TIMEOUT)
-    dispatcher = Dispatcher(projection, target, rows, monitor, _TIMEOUT, reacts=False)
+    dispatcher = Dispatcher(projection, target, rows, monitor, _TIMEOUT)
     if (start := getattr(target, "start", None)) is not None:
         await start()
     try:

@@ -322,6 +322,9 @@ ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT
 -- Read models may be in another database than the journal.
 ALTER TABLE projections.projections ADD COLUMN journal text;
 ALTER TABLE projections.projections ADD CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live');
+-- A projection may read several, and has a row for each.
+ALTER TABLE projections.projections DROP CONSTRAINT projections_name_key;
+CREATE UNIQUE INDEX projections_name_idx ON projections.projections (name, coalesce(journal, 'journal'));
 ALTER TABLE projections.projection_ranges ADD COLUMN journal_life text;
 ALTER TABLE projections.rebuilds ADD COLUMN journal_life text;
 DROP FUNCTION IF EXISTS projections.register_projection_v1(text, text[], integer[], integer);

@@ -47,6 +47,7 @@ BEGIN
         projections._entity_types_appended_v1,
         projections._handled_v1,
         projections._why_waiting_v1,
+        projections._part_name_v1,
         projections._predecessors_v1,
         projections.timeline_v1,
         projections.generation_v1,

@@ -37,6 +37,7 @@ BEGIN
         projections.find_event_v1,
         projections._entity_types_appended_v1,
         projections._handled_v1,
+        projections._part_name_v1,
         projections._why_waiting_v1,
         projections._begin_inline_v1,
         projections._predecessors_v1,

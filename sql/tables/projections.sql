@@ -1,6 +1,7 @@
 CREATE TABLE IF NOT EXISTS projections.projections (
     projection_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name text NOT NULL UNIQUE,
+    -- One that reads several journals has a row of this name for each: a part of it, with ranges and offsets of its own.
+    name text NOT NULL,
     paused boolean NOT NULL DEFAULT FALSE,
     -- Which version of its code it runs: workers of another wait, until a rebuild by theirs is swapped in.
     version integer NOT NULL DEFAULT 1,
@@ -21,3 +22,11 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     -- Who appends elsewhere cannot handle here in the same transaction.
     CONSTRAINT inline_reads_here CHECK (journal IS NULL OR mode = 'live')
 );
+-- By name, and what a part of it is called after @. Looks before, as that of events does.
+DO $$
+BEGIN
+    IF to_regclass('projections.projections_name_idx') IS NULL THEN
+        CREATE UNIQUE INDEX projections_name_idx ON projections.projections (name, coalesce(journal, 'journal'));
+    END IF;
+END;
+$$;

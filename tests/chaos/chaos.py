@@ -53,6 +53,7 @@ class Chaos:
         logs: A directory for what the workers say.
         seconds: How long.
         read_side: Where the effects are, if that is another database, on a server of its own: may be crashed, too.
+        both: Events are appended there, too.
     """
 
     module = "tests.chaos.worker"
@@ -66,6 +67,8 @@ class Chaos:
         logs: Path,
         seconds: float,
         read_side: Side | None = None,
+        *,
+        both: bool = False,
     ) -> None:
         self.seed = int(os.environ.get("CHAOS_SEED") or random.randrange(2**32))
         print(f"CHAOS_SEED={self.seed}", flush=True)
@@ -75,6 +78,7 @@ class Chaos:
         self._sides = [journal] if read_side is None else [journal, read_side]
         self._read_side = self._sides[-1]
         self._database = database
+        self._journals = self._sides if both else self._sides[:1]
         self._logs = logs
         self._seconds = seconds
         self._end = asyncio.get_running_loop().time() + seconds
@@ -132,17 +136,18 @@ class Chaos:
             except (ProjectionsError, OSError):
                 await asyncio.sleep(0.05)  # the server is away, or this connection
 
-    def _event(self, source_id: str, choices: random.Random) -> Event:
-        """What is appended."""
-        return Event(source_id, Happened(), "plane")
+    def _event(self, source_id: str, choices: random.Random, journal: int = 0) -> Event:
+        """What is appended, with the number of its journal."""
+        return Event(source_id, Happened(n=journal), "plane")
 
     async def _append(self, choices: random.Random) -> None:
         """One transaction of one to four events; some stay open for long, some are rolled back."""
         source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
-        async with self._database.session() as session:
+        number = choices.randrange(len(self._journals))
+        async with self._journals[number].database.session() as session:
             await session.begin()
             try:
-                await append(session, [self._event(source_id, choices) for source_id in source_ids])
+                await append(session, [self._event(source_id, choices, number) for source_id in source_ids])
                 if choices.random() < 0.05:
                     self.counts["late commits"] += 1
                     await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))
@@ -196,7 +201,8 @@ class Chaos:
         return process
 
     def _elsewhere(self) -> list[str]:
-        return [f"journal={self._sides[0].dsn}"] if len(self._sides) > 1 else []
+        both = ["both"] if len(self._journals) > 1 else []
+        return [f"journal={self._sides[0].dsn}", *both] if len(self._sides) > 1 else []
 
     def _log(self, number: int) -> Path:
         return self._logs / f"{number}.log"

@@ -55,9 +55,9 @@ class RollingChaos(SubscriptionChaos):
         self._version = "1" if self._version == "2" else "2"
         return "rolls"
 
-    def _event(self, source_id: str, choices: random.Random) -> Event:
+    def _event(self, source_id: str, choices: random.Random, journal: int = 0) -> Event:
         if choices.random() >= 0.02:
-            return super()._event(source_id, choices)
+            return super()._event(source_id, choices, journal)
         self.counts["poisoned"] += 1
         payload = {"n": "poison", "kind": choices.randrange(3)}
         return Event(source_id, payload, "plane", event_type="Landed")

@@ -121,7 +121,7 @@ class SubscriptionChaos(Chaos):
             (self._churn, 0.2), (self._look, 1.0),
         ]  # fmt: skip
 
-    def _event(self, source_id: str, choices: random.Random) -> Event:
+    def _event(self, source_id: str, choices: random.Random, journal: int = 0) -> Event:
         payload = {"n": choices.randrange(1000), "kind": choices.randrange(3)}
         return Event(source_id, payload, "plane", event_type="Landed")
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
-from journal import ConnectionSettings, connect
+from journal import ConnectionSettings, Database, Log, connect
 from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, run
 from projections.running import range_supervisor
 from projections.running.range_runner import RangeRunner
@@ -20,7 +20,7 @@ from tests.fixtures.projections import Happened
 LEASE = timedelta(seconds=1)
 EFFECTS = """
 CREATE TABLE effects (
-    n bigserial PRIMARY KEY, source_id text, seq_nr bigint, slice integer, worker text, epoch bigint,
+    n bigserial PRIMARY KEY, journal integer, source_id text, seq_nr bigint, slice integer, worker text, epoch bigint,
     xid xid8 DEFAULT pg_current_xact_id()
 )
 """
@@ -40,8 +40,8 @@ class Effects:
     @handles(Happened)
     async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.execute(
-            "INSERT INTO effects (source_id, seq_nr, slice, worker, epoch) VALUES ($1, $2, $3, $4, $5)",
-            envelope.source_id, envelope.seq_nr, envelope.slice, *_HOLDER.get(),
+            "INSERT INTO effects (journal, source_id, seq_nr, slice, worker, epoch) VALUES ($1, $2, $3, $4, $5, $6)",
+            event.n, envelope.source_id, envelope.seq_nr, envelope.slice, *_HOLDER.get(),
         )  # fmt: skip
 
 
@@ -59,11 +59,15 @@ async def main(dsn: str, driver: Any, *options: str) -> None:
     connections = ConnectionSettings(driver=driver, max_connections=8)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(connect(dsn, connections))
-        journal = await stack.enter_async_context(connect(elsewhere[0], connections)) if elsewhere else None
+        journal: list[Database | Log] = []
+        for dsn_of in elsewhere:
+            journal.append(Log(await stack.enter_async_context(connect(dsn_of, connections)), "other"))
+        if "both" in options:
+            journal.append(database)
         print("running", flush=True)
         await run(
             database, Effects, ranges=8, settings=settings, stop=stop, until_caught_up=last, take_over=last,
-            journal=journal,
+            journal=journal or None,
         )  # fmt: skip
 
 

@@ -50,10 +50,10 @@ class _Held(LagOfRanges):
 
 
 @click.command()
-@derived(watched=True, sides="both")
+@derived(watched=True, sides="all")
 async def lag(
     session: OwnedSession,
-    journal: Log | None,
+    journals: Sequence[Log],
     /,
     name: str | None = None,
     *,
@@ -77,7 +77,7 @@ async def lag(
       130  --watch was stopped by SIGINT (Ctrl-C)
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
     names, by = None if name is None else [name], by or "projection"
-    found = await snapshot(session, names, by_slice=by == "slice", journal=journal)
+    found = await snapshot(session, names, by_slice=by == "slice", journal=journals)
     answer = Answer(_values(found, by), [*_shown(found, by)])
     return failing_above(answer, fail_above, "projections")
 
@@ -145,7 +145,7 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
 
 
 def _projection_values(one: ProjectionLag, by: By) -> dict[str, object]:
-    values = picked(one, "name", "paused", "backlog", "parked", "handled", lag_seconds="lag")
+    values = picked(one, "name", "journal", "paused", "backlog", "parked", "handled", lag_seconds="lag")
     values |= type_keys(one.entity_types)
     if by == "slice":
         values["slices"] = [_part_values(part) | {"slice": part.slice} for part in one.slices]

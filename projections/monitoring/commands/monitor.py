@@ -15,7 +15,7 @@ from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Journal, JournalPrimary, Opt, ReadSide, derived
-from projections.terminal.connection import connected_journal, sides
+from projections.terminal.connection import connected_journals, sides
 from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import TokenFile
@@ -91,7 +91,7 @@ def monitor(
         from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
         from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
 
-        async with connected_journal(found) as read:
+        async with connected_journals(found) as read:
             feed = Feed(database, every, journal=read)
             app = monitor_app(database, feed, origins=origins, journal=read)
             async with serving(address, app, token) as where:

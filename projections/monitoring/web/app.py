@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from journal import Database, Log
+from journal import Database, Journals
 from projections.extras import from_extra
 from projections.http.security_headers import StrictHeaders
 from projections.http.server_sent_events import EventWriter, frame, while_connected
@@ -30,7 +30,7 @@ _RETRY = timedelta(seconds=1)
 
 
 def monitor_app(
-    database: Database, feed: Feed, *, origins: Collection[str] = (), journal: Log | None = None
+    database: Database, feed: Feed, *, origins: Collection[str] = (), journal: Journals = None
 ) -> StrictHeaders:
     """
     The page, its events and its actions, metrics and health.

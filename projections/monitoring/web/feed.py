@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import offsets
-from journal import Database, Log
+from journal import Database, Journals
 from journal.tasks import happens, running
 from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
@@ -47,7 +47,7 @@ class Feed:
         *,
         idle: timedelta = _IDLE,
         patience: timedelta = PATIENCE,
-        journal: Log | None = None,
+        journal: Journals = None,
     ) -> None:
         self.number = 0
         """Of the newest document; 0 before the first."""

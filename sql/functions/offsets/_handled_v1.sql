@@ -3,9 +3,12 @@
 -- are kept. Times rise with numbers, so an event that is newer than what the offset is of has got its number after a journal went
 -- back in time. For the next seconds, the workers of these projections notify projections_handled after each batch.
 --
+-- p_journal is the name of the journal that they are of, where that is in another database.
+--
 -- It has the rights of the schema's owner, for callers that may write no table; on a standby it notes nothing.
 CREATE OR REPLACE FUNCTION projections._handled_v1(
-    p_projections text[], p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[]
+    p_projections text[], p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[],
+    p_journal text DEFAULT NULL
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -24,7 +27,7 @@ BEGIN
         SET waited_until = clock_timestamp() + interval '10 seconds'
         FROM (
             SELECT k.projection_id FROM projections.projections AS k
-            WHERE k.name = ANY (p_projections)
+            WHERE k.name = ANY (p_projections) AND k.journal IS NOT DISTINCT FROM p_journal
             AND (k.waited_until IS NULL OR k.waited_until < clock_timestamp() + interval '5 seconds')
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS k
@@ -41,7 +44,7 @@ BEGIN
             ),
             w.db_timestamp < p.evicted_before
         )
-        FROM projections.projections AS p WHERE p.name = w.projection
+        FROM projections.projections AS p WHERE p.name = w.projection AND p.journal IS NOT DISTINCT FROM p_journal
     );
 END;
 $$;

@@ -1,6 +1,7 @@
--- What a projection's next event of a source may wait for, in a row; none where there is no such projection.
+-- What a projection's next event of a source of a journal (NULL: the one that is here) may wait for, in a row; none where there is no
+-- such projection.
 -- It has the rights of the schema's owner, for callers that may not read offsets.
-CREATE OR REPLACE FUNCTION projections._why_waiting_v1(p_projection text, p_source_id text)
+CREATE OR REPLACE FUNCTION projections._why_waiting_v1(p_projection text, p_source_id text, p_journal text DEFAULT NULL)
 RETURNS TABLE (
     paused boolean,
     parked_at bigint,
@@ -33,6 +34,7 @@ BEGIN
     FROM projections.projections AS p
     INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
     LEFT JOIN projections.parked_sources AS k ON p.projection_id = k.projection_id AND k.source_id = p_source_id
-    WHERE p.name = p_projection AND projections.slice_of_v1(p_source_id) BETWEEN r.min_slice AND r.max_slice;
+    WHERE p.name = p_projection AND p.journal IS NOT DISTINCT FROM p_journal
+    AND projections.slice_of_v1(p_source_id) BETWEEN r.min_slice AND r.max_slice;
 END;
 $$;

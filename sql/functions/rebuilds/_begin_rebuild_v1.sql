@@ -34,6 +34,14 @@ BEGIN
     -- Evicting offsets has this lock, too, and leaves those that an unfinished rebuild needs.
     SELECT p.evicted_before, p.version, p.entity_types INTO _evicted_before, _version, _entity_types
     FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
+    -- Who adds a journal has this lock, too, and looks for unfinished rebuilds.
+    IF (
+        SELECT count(*) FROM projections.projections AS p
+        INNER JOIN projections.projections AS o ON p.name = o.name
+        WHERE p.projection_id = p_projection_id
+    ) > 1 THEN
+        RAISE EXCEPTION 'the projection reads several journals, and a rebuild is of one' USING ERRCODE = 'PJ040';
+    END IF;
     -- A rebuild of all slices knows where every source stands; one of a part leaves the others to their offsets.
     IF _evicted_before > p_fence AND (p_min_slice, p_max_slice) <> (0, 1023) THEN
         RAISE EXCEPTION 'offsets up to % are gone, which is after the fence %', _evicted_before, p_fence USING ERRCODE = 'PJ041';

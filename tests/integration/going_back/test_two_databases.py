@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 import offsets
-from journal import Database, JournalUnavailable, ProjectionsError, connect
+from journal import Database, JournalUnavailable, Log, ProjectionsError, connect
 from projections import EventEnvelope, Session
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.going_back import go_back, remember
@@ -298,3 +299,43 @@ async def test_a_commit_whose_outcome_is_unknown_is_read_back(
                 await happen(database, "a", "b")
             await caught_up(read_side, recording(), journal=database)
             each_once(await effects(there), a=7, b=7)
+
+
+async def test_one_of_several_journals_that_fails_over_touches_its_own_part_alone(
+    base_cluster: Server, database: Database, databases: Databases, template: str
+) -> None:
+    """The other has sources of the same names and numbers, and its ranges go on without a break."""
+    async with (
+        pair(base_cluster, "one") as servers,
+        a_read_side(databases, template) as read_side,
+    ):
+        await asyncio.to_thread(servers.follow)
+        async with connect(servers.direct("one")) as journal:
+            journals = [Log(journal, "lost"), Log(database, "kept")]
+            await happen(journal, "a", "b")
+            await happen(database, "a", "a", "b")
+            async with running(read_side, recording(), journal=journals, ranges=2) as told:
+                await until_effects(read_side, 5)
+                begun = len([name for name, _ in told.all("started") if name == "p@kept"])
+
+                async def lost() -> None:
+                    await happen(journal, "a")
+                    await until_effects(read_side, 6)
+
+                await lose(servers, journal, lost)
+                await happen(journal, "a", "b")
+                await happen(database, "a")
+                await until(read_side, "SELECT count(*) = 1 FROM projections.parked_sources")
+                await until_effects(read_side, 8)
+                assert len([name for name, _ in told.all("started") if name == "p@kept"]) == begun == 2
+                assert {name for name, *_ in told.all("went_back")} == {"p@lost"}
+
+            assert sorted((await effects(read_side))[6:]) == [("a", 3), ("b", 2)]
+            async with read_side.session() as session:
+                (parked,) = await offsets.ParkedSources(session).list("p")
+                assert (parked.projection, parked.source_id, parked.seq_nr) == ("p@lost", "a", 2)
+                await offsets.ParkedSources(session).retry("p@lost", "a")
+            await caught_up(read_side, recording(), journal=journals)
+            # Of "lost": 1, 2 (lost), 2, and of "kept": 1, 2, 3.
+            handled = Counter(await effects(read_side))
+            assert handled == {("a", 1): 2, ("a", 2): 3, ("a", 3): 1, ("b", 1): 2, ("b", 2): 1}

@@ -78,9 +78,13 @@ async def test_ranges_that_wait_for_a_poll_hold_no_connection_that_others_need_t
     """So that one poll is for all of them, and not each range waits for one of its own."""
     await happen(smallest, *SOURCES)
     process = Process(smallest, settings(), StatusObserver(), asyncio.Event())
-    process.poller = poller = Poller(smallest, 5)
+    (read,) = process.logs
+    read.poller = poller = Poller(smallest, 5)
     definition = projection_of(recording())
-    runners = [RangeRunner(definition, claim, process, 100, Streak(10)) for claim in await claims(process, 5)]
+    runners = [
+        RangeRunner(definition, claim, process, 100, Streak(10), read=read)
+        for claim in await claims(process, 5)
+    ]
     running = [asyncio.create_task(runner.run()) for runner in runners]
 
     async with asyncio.timeout(30):

@@ -117,7 +117,9 @@ CALLS = {
     "maintain_v1": "SELECT projections.maintain_v1()",
     "_take_turn_v1": "SELECT projections._take_turn_v1('maintenance', '1 day')",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', '{plane}')",
-    "_remove_projection_v1": "SELECT projections._remove_projection_v1('nobody')",
+    "_remove_projection_v1": "SELECT projections._remove_projection_v1(99)",
+    "_part_name_v1": "SELECT projections._part_name_v1('delays', NULL)",
+    "_leave_journals_v1": "SELECT projections._leave_journals_v1('delays', NULL, ARRAY[NULL])",
     "_set_ranges_v1": "SELECT projections._set_ranges_v1(1, '{0,512}')",
     "_share_ranges_v1": "SELECT projections._share_ranges_v1('{0,342,683}', '{a,NULL,gone}', '{a,b}')",
     "_assign_ranges_v1": "SELECT projections._assign_ranges_v1(1)",
@@ -134,7 +136,7 @@ CALLS = {
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
     "_handled_v1": "SELECT projections._handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
-    "_note_reactions_v1": "SELECT projections._note_reactions_v1('delays', '{a}', '{1}')",
+    "_note_reactions_v1": "SELECT projections._note_reactions_v1(1, '{a}', '{1}')",
     "_begin_inline_v1": "SELECT projections._begin_inline_v1('{delays}', '{1}', ARRAY['{plane}'], '{a}', '{plane}', "
     "'{1}', '{1}', ARRAY[now()], ARRAY[now()])",
     "_lock_inline_v1": "SELECT projections._lock_inline_v1(1)",
