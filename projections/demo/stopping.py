@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from journal import tasks
+from journal.tasks import raise_errors, running
 from projections.demo.errors import DemoInterrupted
 
 T = TypeVar("T")
@@ -25,26 +27,16 @@ class StopRequest:
 
     async def unless(self, work: Coroutine[Any, Any, T], *others: asyncio.Task[None]) -> T:
         """Wait for work until something else ends first, or until the run is to stop (DemoInterrupted)."""
-        task, stopped = asyncio.create_task(work), asyncio.create_task(self.event.wait())
-        try:
-            await asyncio.wait([task, stopped, *others], return_when=asyncio.FIRST_COMPLETED)
-            for other in others:
-                if other.done():
-                    other.result()
+        async with running(work, self.event.wait()) as begun:
+            await asyncio.wait([*begun, *others], return_when=asyncio.FIRST_COMPLETED)
+            raise_errors(others)
             self.check()
-            return await task
-        finally:
-            stopped.cancel()
-            task.cancel()
-            await asyncio.gather(task, stopped, return_exceptions=True)
+            found: T = await begun[0]
+            return found
 
 
 async def together(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
     """Do two things side by side; the failure of one ends the other."""
-    tasks = asyncio.create_task(first), asyncio.create_task(second)
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with tasks.together() as group:
+        begun = group.create_task(first), group.create_task(second)
+    return begun[0].result(), begun[1].result()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import offsets
 from journal import NUMBER_OF_SLICES, Database, Log, NotFound
+from journal.tasks import end, running
 from offsets import RangeStatus
 from projections.demo.child import Child, child
 from projections.demo.progress import Reporter
@@ -84,14 +85,10 @@ class Crew:
     async def during(self, watch: Watch, work: Coroutine[Any, Any, T]) -> T:
         """Do something while they run, then let them catch up."""
         self._watch = watch
-        measuring = asyncio.create_task(self._measure(watch))
-        try:
-            result = await self._stopping.unless(work, measuring, *self._alive())
+        async with running(self._measure(watch)) as measuring:
+            result = await self._stopping.unless(work, *measuring, *self._alive())
             await self._until(lambda: self._caught_up(watch))
             return result
-        finally:
-            measuring.cancel()
-            await asyncio.gather(measuring, return_exceptions=True)
 
     async def incidents(self, watch: Watch, left: int) -> None:
         """What happens to workers in a year happens to several while the events are appended; to one, nothing."""
@@ -137,9 +134,7 @@ class Crew:
 
     async def silence(self) -> None:
         """Hear nothing more."""
-        for task in self._listening:
-            task.cancel()
-        await asyncio.gather(*self._listening, return_exceptions=True)
+        await end(*self._listening)
 
     def _alive(self) -> list[asyncio.Task[None]]:
         """Those that listen to a worker that has not been killed: they end only by a failure."""

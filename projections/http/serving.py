@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from journal import ProjectionsError
+from journal.tasks import running
 from projections.extras import from_extra
 from projections.http.addresses import Address
 from projections.http.asgi import ASGIApp
@@ -102,9 +103,8 @@ class _Server(uvicorn.Server):
 
     async def listening(self, task: asyncio.Task[None]) -> None:
         """Wait until requests are answered, or the server's task has failed."""
-        waiting = asyncio.create_task(self._listening.wait())
-        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        async with running(self._listening.wait()) as waiting:
+            await asyncio.wait([*waiting, task], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
 

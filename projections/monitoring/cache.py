@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 import offsets
 from journal import Database, Journals, ProjectionsError, hide_password
+from journal.tasks import end
 from projections.monitoring.snapshot import Snapshot, snapshot
 
 KEEP = timedelta(seconds=5)
@@ -61,9 +62,7 @@ class Cache(Generic[T]):
     async def close(self) -> None:
         """End a look that is under way."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
 
     def _is_stale(self, task: asyncio.Task[T | LookFailed]) -> bool:
         return task.done() and asyncio.get_running_loop().time() - self._ended_at >= self._keep

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -51,7 +52,7 @@ class _Projection:
 
     take_overs: int = 0
     durations: Durations = field(default_factory=Durations)
-    ranges: dict[SliceRange, _Counts] = field(default_factory=dict)
+    ranges: defaultdict[SliceRange, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
 
 
 _COUNTERS: MetricTable = {
@@ -74,7 +75,7 @@ class WorkerMetrics(StatusObserver):
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._projections: dict[str, _Projection] = {}
+        self._projections: defaultdict[str, _Projection] = defaultdict(_Projection)
         self._begun: dict[tuple[str, SliceRange], float] = {}
         self._system = ProcessCollector(registry=None)
         self._pulse: Pulse | None = None
@@ -166,11 +167,8 @@ class WorkerMetrics(StatusObserver):
     def collect(self) -> list[Metric]:
         """What has been counted, as of now."""
         for projection in self._projections.values():
-            projection.ranges = {
-                slices: counts
-                for slices, counts in projection.ranges.items()
-                if counts.phase is not _Phase.ENDED
-            }
+            for slices in [one for one, counts in projection.ranges.items() if counts.phase is _Phase.ENDED]:
+                del projection.ranges[slices]
         own = [*self._of_process(), *self._of_projections(), *self._of_ranges()]
         return [build_info(), *families(own), *self._system.collect()]
 
@@ -214,13 +212,7 @@ class WorkerMetrics(StatusObserver):
         return measures(_COUNTERS, ranges, RANGE_LABELS, "counter")
 
     def _range(self, name: str, slices: SliceRange) -> _Counts:
-        projection = self._projections.get(name)
-        if projection is None:
-            projection = self._projections[name] = _Projection()
-        counts = projection.ranges.get(slices)
-        if counts is None:
-            counts = projection.ranges[slices] = _Counts()
-        return counts
+        return self._projections[name].ranges[slices]
 
     def _around(self, name: str, envelope: EventEnvelope) -> Iterator[_Counts]:
         """The range that runs an event: the one that has ended may still be there, with other bounds."""

@@ -204,6 +204,8 @@ class Publisher:
             return pause
         await self._store(list(islice(self._waiting, self._settings.batch)))
         self._gathers_until = None
+        if len(self._waiting) >= self._settings.batch:
+            self._service.wake()  # before all else that is ready: those who publish go on while the next one is stored
         return AT_ONCE
 
     def _gathers_for(self) -> float:

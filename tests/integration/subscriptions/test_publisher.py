@@ -37,6 +37,7 @@ from projections.subscriptions import (
     subscribe,
 )
 from projections.subscriptions.publisher import AcceptedPayload, new_event_id
+from projections.subscriptions.publishing import publish_rows
 from tests.fixtures.journal import stored
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
@@ -277,6 +278,28 @@ async def test_a_full_buffer_makes_publishers_wait_in_their_order(database: Data
     await asyncio.gather(*waiting)
     await publisher.close()
     assert [event.payload for event in await stored(database, "publisher/p")] == list(range(6))
+
+
+async def test_the_next_batch_is_on_its_way_before_those_who_waited_for_room_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    async def storing(*asked: Any) -> Any:
+        seen.append("storing")
+        return await publish_rows(*asked)
+
+    async def one_more() -> None:
+        await publisher.publish("t", 4)
+        seen.append("accepted")
+
+    monkeypatch.setattr("projections.subscriptions.publisher.publish_rows", storing)
+    async with Publisher(database, "p", settings=eager(batch=2, buffer=4)) as publisher:
+        for number in range(4):
+            await publisher.publish("t", number)
+        await one_more()
+
+    assert seen == ["storing", "storing", "accepted", "storing"]
 
 
 async def test_what_is_at_fault_fails_alone_and_is_told_to_all_who_ask(database: Database) -> None:
