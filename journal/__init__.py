@@ -62,6 +62,7 @@ from journal.event_types import decode as decode
 from journal.event_types import decoder as decoder
 from journal.event_types import event_type
 from journal.event_types import event_type_of as event_type_of
+from journal.event_types import upcast_json as upcast_json
 from journal.events import BEGINNING as BEGINNING
 from journal.events import (
     Appended,
@@ -77,6 +78,7 @@ from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
 from journal.interval_backtracking import IntervalBacktracking as IntervalBacktracking
+from journal.log import HISTORY as HISTORY
 from journal.log import JOURNAL as JOURNAL
 from journal.log import OWN_NAME as OWN_NAME
 from journal.log import Decode as Decode

@@ -104,15 +104,37 @@ def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelop
             f"{_named(envelope)} was written as version {envelope.version}; this program knows "
             f"{model.__name__} up to version {current.version}: deploy the newer one"
         )
-    payload = from_json(envelope.payload_json)
-    for version in range(envelope.version, current.version):
+    payload = envelope.payload_json
+    return model.model_validate_json(_upcast(current, envelope.version, payload, _named(envelope)))
+
+
+def _upcast(current: EventType, version: int, payload: str | bytes, what: str) -> bytes:
+    value = from_json(payload)
+    for step in range(version, current.version):
         try:
-            payload = current.upcast[version](payload)
+            value = current.upcast[step](value)
         except Exception as error:
-            raise InvalidPayload(
-                f"{_named(envelope)}: upcast from version {version} failed: {error!r}"
-            ) from error
-    return model.model_validate_json(to_json(payload))
+            raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
+    return to_json(value)
+
+
+def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
+    """
+    The JSON of an older version as the model's version has it.
+
+    Args:
+        model: The payload model.
+        version: That of the event, below the model's.
+        payload: Its JSON.
+        source_id: Of the event, for errors.
+        seq_nr: Of the event, for errors.
+
+    Raises:
+        InvalidPayload: An ``upcast`` function of the model failed.
+    """
+    current = event_type_of(model)
+    what = f"event {current.name!r} of source {source_id!r}, seq_nr {seq_nr}"
+    return _upcast(current, version, payload, what).decode()
 
 
 def _named(envelope: EventEnvelope) -> str:

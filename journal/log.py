@@ -140,6 +140,13 @@ JOURNAL = Queries(
 """Those of our own journal."""
 
 
+HISTORY = """
+SELECT j.* FROM projections.events AS j
+WHERE ($1::text[] IS NULL OR j.entity_type = ANY ($1::text[])) AND j.slice BETWEEN $2 AND $3
+    AND j.db_timestamp <= $4::timestamptz AND j.event_type = ANY ($5::text[])
+"""
+"""Events of our own journal as they are stored: of entity types (NULL: all), slices, up to a time, of event types."""
+
 OWN_NAME = "journal"
 """What a journal of this library is called, unless it is given a name."""
 

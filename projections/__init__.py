@@ -23,10 +23,12 @@ from projections.defining import (
     Group,
     Table,
     TableError,
+    events,
     handles,
     handles_group,
     projection,
     reacts,
+    read_model,
 )
 from projections.errors import InvalidHandler, ProjectionFailed
 from projections.failing import Backoff, Recovery, Retries
@@ -52,12 +54,14 @@ __all__ = [
     "TableError",
     "WaitTimeout",
     "database_dsn",
+    "events",
     "handles",
     "handles_group",
     "install",
     "live_events",
     "projection",
     "reacts",
+    "read_model",
     "run",
     "wait_for",
 ]

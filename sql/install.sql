@@ -69,6 +69,8 @@
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/_read_keys_by_slices_v1.sql
 \ir functions/journal/_load_events_v1.sql
+\ir functions/journal/_events_by_keys_v1.sql
+\ir functions/journal/_refuse_event_v1.sql
 \ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
@@ -241,6 +243,7 @@
 \ir functions/rebuilds/_drop_foreign_keys_v1.sql
 \ir functions/rebuilds/_begin_rebuild_v1.sql
 \ir functions/rebuilds/_cancel_rebuild_v1.sql
+\ir functions/rebuilds/_last_events_v1.sql
 \ir functions/rebuilds/_lock_rebuild_part_v1.sql
 \ir functions/rebuilds/_replace_rows_v1.sql
 \ir functions/rebuilds/_move_offsets_v1.sql

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from journal import EntityTypes, EventEnvelope, OwnedSession, Session, check_name, event_type_of
 from projections.defining.batching import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
+from projections.defining.read_models import SqlReadModel, read_models_of
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
 from projections.failing import Recovery
@@ -42,6 +43,8 @@ class Kind(Enum):
     """``async def name(self, session, events)``, once for a batch of (event, envelope)."""
     TABLE = "table"
     """``def name(self, event, envelope)``, returns changes of rows; the framework writes them."""
+    STATEMENT = "statement"
+    """No handlers: each :func:`read_model` is a statement, which PostgreSQL runs over a batch."""
     HEADS = "heads"
     """``async def handle(self, session, envelopes)``, once for a batch of all event types, without payloads; of the
     library's own projections."""
@@ -54,7 +57,7 @@ _PARAMETERS = {
     Kind.GROUP: "async def {}(self, session, events)",
     Kind.TABLE: "def {}(self, event, envelope)",
 }
-_BATCH_SIZES = {Kind.EVENT: EVENT_BATCH, Kind.TABLE: TABLE_BATCH}
+_BATCH_SIZES = {Kind.EVENT: EVENT_BATCH, Kind.TABLE: TABLE_BATCH, Kind.STATEMENT: TABLE_BATCH}
 _COUNTS = {Kind.EVENT: 4, Kind.GROUP: 3, Kind.TABLE: 3}
 
 
@@ -202,6 +205,8 @@ class Projection:
     tables: tuple[Table | str, ...] | None
     reactions: Mapping[str, tuple[type[BaseModel], str]] = field(default_factory=dict)
     """By event type, what is called after the handlers, once."""
+    read_models: tuple[SqlReadModel, ...] = ()
+    """What is declared in SQL, in place of handlers."""
 
     def passes_over(self, event_type: str) -> bool:
         """Whether an event without a handler is not an error."""
@@ -264,21 +269,16 @@ def projection(
     written = None if tables is None else tuple(tables)
 
     def define(cls: type[C]) -> type[C]:
-        kind, handlers = _collect(cls)
+        kind, handlers, read_models = _collect(cls)
         chosen = delivery or ExactlyOnce()
-        if kind is Kind.TABLE and isinstance(chosen, AtLeastOnce):
-            raise InvalidHandler(
-                f"{cls.__qualname__}: table handlers write to the database, exactly once; drop AtLeastOnce"
-            )
         reactions = _marked(cls, "__projection_reacts__", "react to")
+        if kind is Kind.STATEMENT:
+            _check_alone(cls, reactions, written, unhandled)
+        _check_delivery(cls, kind, chosen)
         if reactions and isinstance(chosen, AtLeastOnce):
             raise InvalidHandler(
                 f"{cls.__qualname__}: reactions are part of the transaction of a batch; drop AtLeastOnce, or write "
                 "the effects into handlers"
-            )
-        if kind is Kind.GROUP and isinstance(chosen, AtLeastOnce) and chosen.concurrency > 1:
-            raise InvalidHandler(
-                f"{cls.__qualname__}: lists are handled one after the other; drop concurrency"
             )
         if group is not None and kind is not Kind.GROUP:
             raise InvalidHandler(f"{cls.__qualname__}: group= is for handlers marked by handles_group()")
@@ -289,7 +289,8 @@ def projection(
         size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
         cls.__projection__ = Projection(  # type: ignore[attr-defined]
             name, entity_types, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
-            group or Group(), unhandled, size, written, reactions,
+            group or Group(), unhandled, size, tuple(one.table for one in read_models) or written, reactions,
+            read_models,
         )  # fmt: skip
         return cls
 
@@ -310,23 +311,60 @@ def _marked(cls: type[Any], mark: str, what: str) -> dict[str, tuple[type[BaseMo
     return found
 
 
-def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str]]]:
+def _collect(
+    cls: type[Any],
+) -> tuple[Kind, dict[str, tuple[type[BaseModel], str]], tuple[SqlReadModel, ...]]:
     handlers = _marked(cls, "__projection_handles__", "handle")
-    kinds = {inspect.getattr_static(cls, name).__projection_kind__: name for _, name in handlers.values()}
     for hook in ("start", "stop"):
         if (found := getattr(cls, hook, None)) is not None and not inspect.iscoroutinefunction(found):
             raise InvalidHandler(
                 f"{cls.__qualname__}.{hook} is called around its work: write it as async def {hook}(self)"
             )
+    if read_models := read_models_of(cls):
+        if handlers:
+            raise InvalidHandler(
+                f"{cls.__qualname__} has handlers and read models in SQL: make them two projections"
+            )
+        return Kind.STATEMENT, {}, read_models
     if not handlers:
-        raise InvalidHandler(f"{cls.__qualname__} handles no event: mark a method with @handles(Model)")
+        raise InvalidHandler(
+            f"{cls.__qualname__} handles no event: mark a method with @handles(Model), or declare a read_model()"
+        )
+    return _kind_of(cls, handlers), handlers, ()
+
+
+def _check_delivery(cls: type[Any], kind: Kind, delivery: ExactlyOnce | AtLeastOnce) -> None:
+    if isinstance(delivery, ExactlyOnce):
+        return
+    if kind in {Kind.TABLE, Kind.STATEMENT}:
+        what = "table handlers" if kind is Kind.TABLE else "read models in SQL"
+        raise InvalidHandler(
+            f"{cls.__qualname__}: {what} write to the database, exactly once; drop AtLeastOnce"
+        )
+    if kind is Kind.GROUP and delivery.concurrency > 1:
+        raise InvalidHandler(f"{cls.__qualname__}: lists are handled one after the other; drop concurrency")
+
+
+def _check_alone(cls: type[Any], reactions: object, tables: object, unhandled: str) -> None:
+    """What handlers say has no meaning for read models in SQL."""
+    if reactions or tables is not None or unhandled == "fail":
+        raise InvalidHandler(
+            f"{cls.__qualname__}: read models in SQL go without tables=, unhandled='fail' and methods that react: "
+            "write those into a projection of their own"
+        )
+
+
+def _kind_of(cls: type[Any], handlers: Mapping[str, tuple[type[BaseModel], str]]) -> Kind:
+    kinds: dict[Kind, str] = {
+        inspect.getattr_static(cls, name).__projection_kind__: name for _, name in handlers.values()
+    }
     if len(kinds) > 1:
         found = ", ".join(f"{attribute} ({kind.value})" for kind, attribute in kinds.items())
         raise InvalidHandler(
             f"{cls.__qualname__} mixes kinds of handlers: {found}. Handlers of one projection are all "
             "async with a session, all for groups, or all returning changes of tables"
         )
-    return next(iter(kinds)), handlers
+    return next(iter(kinds))
 
 
 def _check_name(name: str) -> None:

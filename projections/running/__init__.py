@@ -10,6 +10,9 @@ from projections.running.observer import Observers as Observers
 from projections.running.observer import Pulse as Pulse
 from projections.running.observer import StatusObserver as StatusObserver
 from projections.running.page_limit import PageLimit as PageLimit
+from projections.running.read_model_writer import ReadModelPlan as ReadModelPlan
+from projections.running.read_model_writer import ReadModelWriter as ReadModelWriter
+from projections.running.read_model_writer import mark_table as mark_table
 from projections.running.runner import run as run
 from projections.running.settings import ABORT_AFTER as ABORT_AFTER
 from projections.running.settings import OTHER_CONNECTIONS as OTHER_CONNECTIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -25,6 +25,7 @@ from projections.defining import Batch, ExactlyOnce, Kind, Projection, TableErro
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.reacting import find_reactions
+from projections.running.read_model_writer import ReadModelWriter
 from projections.running.table_writer import BatchWriter
 
 _SILENCE = 1.0  # seconds
@@ -46,6 +47,7 @@ class Dispatcher:
         tables: Writes what table handlers return; shared by all ranges of a process.
         monitor: Is told what is being handled.
         timeout: How long a call of a handler may take.
+        read_models: Runs the statements of read models in SQL; shared by all ranges of a process.
         reacts: The projection's number, by which it is known what was reacted to. None: no reaction is called, as in a
             rebuild.
     """
@@ -58,6 +60,7 @@ class Dispatcher:
         monitor: LoopMonitor,
         timeout: timedelta,
         *,
+        read_models: ReadModelWriter | None = None,
         reacts: int | None = None,
     ) -> None:
         self._projection = projection
@@ -65,6 +68,7 @@ class Dispatcher:
         self._reactions = {} if reacts is None else _decoded(projection.reactions, target)
         self._number = reacts
         self._tables = tables
+        self._read_models = read_models or ReadModelWriter()
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
         self._clock = time.monotonic
@@ -74,6 +78,7 @@ class Dispatcher:
             Kind.EVENT: self._each,
             Kind.GROUP: self._group,
             Kind.TABLE: self._table,
+            Kind.STATEMENT: self._statement,
             Kind.HEADS: self._whole,
             Kind.ENVELOPES: self._whole,
         }[projection.kind]
@@ -222,15 +227,28 @@ class Dispatcher:
             session, *batch.tables
         )  # a table that does not fit is nobody's event's fault
         try:
+            await self._within_time(self._tables.write(session, batch))
+        except TableError as error:
+            raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
+
+    async def _statement(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        plans = await self._read_models.prepare(session, self._projection)  # as above
+        with self._monitor.handling() as name:
+            name(envelopes[0])
+            try:
+                await self._within_time(self._read_models.write(session, plans, envelopes))
+            except (DatabaseError, InvalidPayload) as error:
+                _raise(error, envelopes[0], None, "" if len(envelopes) == 1 else "a batch from ")
+
+    async def _within_time(self, writing: Awaitable[None]) -> None:
+        try:
             async with asyncio.timeout(self._timeout):
-                await self._tables.write(session, batch)
+                await writing
         except TimeoutError as error:
             raise ProjectionFailed(
                 f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "
                 "(handler_timeout): something else has its tables or rows locked"
             ) from error
-        except TableError as error:
-            raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
 
 
 def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) -> dict[str, _Handler]:

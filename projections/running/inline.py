@@ -251,6 +251,7 @@ def _check_unspoiled(session: Session) -> None:
 def _refuse(projection: Projection) -> None:
     """Refuse what only workers can do."""
     reasons = {
+        "read models in SQL are kept in batches, by workers": projection.kind is Kind.STATEMENT,
         "handlers of lists of events wait for more of them": projection.kind not in {Kind.TABLE, Kind.EVENT},
         "it is handled at least once": not isinstance(projection.delivery, ExactlyOnce),
         "reactions run in workers": bool(projection.reactions),

@@ -15,6 +15,7 @@ from projections.running.loop_monitor import LoopMonitor
 from projections.running.observer import CombinedObserver, Observers
 from projections.running.page_limit import PageLimit
 from projections.running.read_journal import ReadJournal
+from projections.running.read_model_writer import ReadModelWriter
 from projections.running.settings import RunSettings
 from projections.running.table_writer import TableWriter
 
@@ -68,4 +69,5 @@ class Process:
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
         self.tables = TableWriter()
+        self.read_models = ReadModelWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

@@ -90,7 +90,7 @@ class RangeRunner:
         self._process = process
         self._log = read
         self._settings = process.settings
-        reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
+        reader = HeadReader if projection.kind in {Kind.HEADS, Kind.STATEMENT} else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
         queries = read.log.queries
         self._reader = reader(projection.entity_types, claim.slices, size, page_bytes, queries)
@@ -261,7 +261,7 @@ class RangeRunner:
         projection, process = self.projection, self._process
         dispatcher = Dispatcher(
             projection, target, process.tables, process.monitor, self._settings.handler_timeout,
-            reacts=self.claim.projection_id,
+            read_models=process.read_models, reacts=self.claim.projection_id,
         )  # fmt: skip
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(

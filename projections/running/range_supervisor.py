@@ -166,6 +166,7 @@ class RangeSupervisor:
         name, slices = self._projection.name, runner.claim.slices
         self._process.observer.went_back(name, slices, error)
         self._process.tables.forget()
+        self._process.read_models.forget()
         log.error(
             "%s: slices %s: %s; what was remembered is dropped, starting again as it is stored", name, slices, error,
             extra=self._extra("went_back"),

@@ -28,7 +28,7 @@ from journal import (
 from journal.schema import check_version
 from journal.service import AT_ONCE, Service
 from journal.tasks import end, together
-from projections.defining import Discovery, Projection, projection_of
+from projections.defining import Discovery, Kind, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import Observers
@@ -82,7 +82,8 @@ async def run(
             in each, and nothing is promised between them.
 
     Raises:
-        InvalidHandler: A definition is not a projection, or two have one name.
+        InvalidHandler: A definition is not a projection, or two have one name, or a read model in SQL is to read a
+            journal elsewhere.
         InvalidValue: A name belongs to a projection that reads other entity types in this version, or another
             journal than those that are passed; two of these have one name; or a discovery is to read a journal
             elsewhere; or a journal cannot be read by interval.
@@ -101,6 +102,7 @@ async def run(
     process = Process(
         database, settings or RunSettings(), observer, stop or asyncio.Event(), _journals(journal)
     )
+    _check_together(process, projections)
     if discovery is not None:
         _check_discovery(process)
     async with AsyncExitStack() as stack:
@@ -270,3 +272,14 @@ def _check_names(projections: Sequence[Projection]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidHandler(f"two projections are named {name!r}: a name is what offsets belong to")
+
+
+def _check_together(process: Process, projections: Sequence[Projection]) -> None:
+    """Statements of read models read the events where they write."""
+    elsewhere = next((name for read in process.logs if (name := read.stored_name) is not None), None)
+    for projection in projections:
+        if projection.kind is Kind.STATEMENT and elsewhere is not None:
+            raise InvalidHandler(
+                f"projection {projection.name!r} has read models in SQL, which are computed where the events are, and "
+                f"journal {elsewhere!r} is elsewhere, or of another system. Write table handlers"
+            )

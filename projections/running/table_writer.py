@@ -172,7 +172,7 @@ def _delete_sql(shape: Shape, key: Sequence[Column]) -> str:
 def _upsert_sql(table: Table, shape: Shape, key: Sequence[Column], columns: Sequence[Column]) -> str:
     written = (*key, *columns)
     selected = (_started(table, c, _sent(c, place)) for place, c in enumerate(written, 1))
-    updates = ", ".join(f"{quote(c.name)} = {_update(table, c)}" for c in columns)
+    updates = ", ".join(f"{quote(c.name)} = {combine_column(table, c)}" for c in columns)
     return (
         f"INSERT INTO {shape.name} AS t ({_names(written)}) "
         f"SELECT {', '.join(selected)} FROM {_unnest(written)} "
@@ -200,7 +200,8 @@ def _started(table: Table, column: Column, value: str) -> str:
     return f"coalesce({value}, 0)" if is_increment and column.has_default else value
 
 
-def _update(table: Table, column: Column) -> str:
+def combine_column(table: Table, column: Column) -> str:
+    """SQL of a column's new value, from the row that is there (``t``) and the one that came (``excluded``)."""
     name = quote(column.name)
     old, new = f"t.{name}", f"excluded.{name}"
     match table.operations[column.name]:

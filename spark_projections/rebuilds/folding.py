@@ -42,6 +42,7 @@ from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.definition import tables_of
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import ShadowWriter, schema_of
+from spark_projections.rebuilds.statements import ShadowReadModels, folds_as_a_whole
 
 log = logging.getLogger("projections")
 
@@ -172,14 +173,17 @@ class _Part:
         self._job, self._slices, self._session = job, slices, session
         self._projection, self._log = projection_of(definition), job.log()
         self._target = self._projection.make()
+        written = tables_of(definition)
+        self._read_models = ShadowReadModels(job.rebuild_id, written)
         self._dispatcher = Dispatcher(
             self._projection,
             self._target,
-            ShadowWriter(job.rebuild_id, tables_of(definition)),
+            ShadowWriter(job.rebuild_id, written),
             LoopMonitor(timedelta(seconds=1), job.handler_timeout),
             job.handler_timeout,
+            read_models=self._read_models,
         )
-        self._by_itself = self._projection.kind is not Kind.TABLE
+        self._by_itself = self._projection.kind not in {Kind.TABLE, Kind.STATEMENT}
         self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP
         self._size = self._projection.batch_size if self._by_itself else _BATCH
 
@@ -209,6 +213,31 @@ class _Part:
         return None if row is None else _Place(*row.values())
 
     async def _from(self, place: _Place) -> None:
+        if not (folds_as_a_whole(self._projection) and not place.source_id and await self._fold_whole(place)):
+            await self._fold_pages(place)
+
+    async def _fold_whole(self, place: _Place) -> bool:
+        """Fold the part by statements; not, where an event is at fault, which pages will find."""
+        try:
+            async with transaction(self._session, snapshot_after="SELECT 1"):
+                if await self._lock() != place:
+                    raise _Moved
+                events = await self._read_models.fold(
+                    self._session, self._projection, self._slices, self._job.until,
+                    from_first_kept=self._job.from_first_kept,
+                )  # fmt: skip
+                await self._session.execute(
+                    _MOVE, self._job.rebuild_id, self._slices.min_slice, "", 0, events, 0, True
+                )
+        except DatabaseError as error:
+            if is_conflict(error):
+                raise _Moved from error
+            if fault_of(error) is Fault.EVENT:
+                return False
+            raise
+        return True
+
+    async def _fold_pages(self, place: _Place) -> None:
         reading = Reading(
             self._projection.entity_types, self._slices, until=self._job.until, order="source",
             after=place[:2] if place.source_id else None,

@@ -48,6 +48,7 @@ from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
+from spark_projections.rebuilds.statements import mark_tables
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 log = logging.getLogger("projections")
@@ -216,7 +217,8 @@ class _Run:
             fence = await take_fence(
                 reading, self.journal.log, until=self.options.until, waiting_for=self._waiting_for
             )
-        splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
+        per_core = 1 if projection.read_models else _SPLITS_PER_CORE  # a statement reads the whole journal
+        splits = self.options.splits or per_core * parallelism(self.spark)
         parts = balanced(await self._slice_counts(session, projection), splits, self.options.slices)
         mark = mark_of(self.definition, self.options, self.journal.elsewhere)
         wanted = Wanted(
@@ -364,6 +366,7 @@ class _Run:
                 reacts=bool(projection.reactions),
             ),
         )
+        await mark_tables(session, projection)
         rows_before: dict[str, int] = {}
         with suppress(ProjectionsError):  # it is done, whatever becomes of the numbers
             rows_before = {table.name: await _count(session, old, table.name) for table in tables}

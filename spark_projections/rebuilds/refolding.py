@@ -12,7 +12,7 @@ from journal import EntityTypes, EventEnvelope, OwnedSession, Session, read_sour
 from journal.database import Fault, fault_of
 from projections.defining import Kind, Projection, Table
 from projections.errors import HandlerFailed, describe
-from projections.running import BatchWriter, Dispatcher, LoopMonitor
+from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.journal import JournalSession, RebuiltFrom
@@ -68,7 +68,7 @@ async def comparable(
     """
     projection, written = rebuildable(definition)
     name, tables = projection.name, [one.table for one in written if one.table is not None]
-    if projection.kind is not Kind.TABLE or len(tables) < len(written):
+    if projection.kind not in {Kind.TABLE, Kind.STATEMENT} or len(tables) < len(written):
         raise NotRebuildable(
             f"the handlers of projection {name!r} write by themselves, so which rows are a source's is not known: "
             f"to build the whole read model again, run `projections rebuild {name}`"
@@ -244,7 +244,9 @@ async def refolding(
     """Handle events again, with an object of the projection that is started and stopped as a range does it."""
     target = projection.make()
     monitor = LoopMonitor(timedelta(seconds=1), _TIMEOUT)
-    dispatcher = Dispatcher(projection, target, rows, monitor, _TIMEOUT)
+    dispatcher = Dispatcher(
+        projection, target, rows, monitor, _TIMEOUT, read_models=ReadModelWriter("pg_temp")
+    )
     if (start := getattr(target, "start", None)) is not None:
         await start()
     try:

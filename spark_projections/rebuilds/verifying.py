@@ -190,7 +190,7 @@ async def compare_sample(
     projection = projection_of(definition)
     # Again: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
     tables = [one.table for one in tables_of(definition) if one.table is not None]
-    if projection.kind is not Kind.TABLE or not any(table.per_source for table in tables):
+    if projection.kind not in {Kind.TABLE, Kind.STATEMENT} or not any(table.per_source for table in tables):
         return 0
     schema = schema_of(rebuild.rebuild_id)
     found = await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)

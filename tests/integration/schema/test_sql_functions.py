@@ -49,6 +49,9 @@ CALLS = {
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "_load_events_v1": "SELECT projections._load_events_v1(array_agg(source_id), array_agg(seq_nr), "
     "array_agg(db_timestamp)) FROM projections.events",
+    "_events_by_keys_v1": "SELECT projections._events_by_keys_v1(array_agg(source_id), array_agg(seq_nr), "
+    "array_agg(db_timestamp)) FROM projections.events",
+    "_refuse_event_v1": "SELECT projections._refuse_event_v1('no') WHERE now() < '2000-01-01'",
     "read_source_v1": "SELECT projections.read_source_v1('a', 1, 9, b, 10) "
     "FROM (VALUES (true), (false)) AS v (b)",
     "find_event_v1": "SELECT projections.find_event_v1(event_id) FROM projections.events",
@@ -153,6 +156,8 @@ CALLS = {
     "_unfit_for_rename_v1": "SELECT projections._unfit_for_rename_v1('rebuilt.delays')",
     "_begin_rebuild_v1": "SELECT projections._begin_rebuild_v1(1, 0, 1023, 1, now(), 0, 'code', 'rename', "
     "'{0}', '{1023}', ARRAY['rebuilt.delays'::regclass::oid], '{true}', '{carrier}', '{NULL}', '{plane}')",
+    "_last_events_v1": "SELECT projections._last_events_v1('{plane}', 0, 1023, now(), c) "
+    "FROM (VALUES (true), (false)) AS v (c)",
     "_lock_rebuild_part_v1": "SELECT projections._lock_rebuild_part_v1(1, 0)",
     "_clone_table_v1": "SELECT projections._clone_table_v1('rebuilt.carriers', 'projections_rebuild_1')",
     "_copy_names_v1": "SELECT projections._copy_names_v1('rebuilt.delays', 'projections_rebuild_1.delays')",

@@ -1,0 +1,176 @@
+"""SQL of read models: the same statement over a batch of events, and over a whole journal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from journal import event_type_of
+from projections.defining.sql_fields import EVENT_COLUMNS, columns_of, quote_literal, quote_name
+from projections.defining.tables import ColumnOperation
+
+BATCH = "SELECT * FROM projections._events_by_keys_v1($1::text[], $2::bigint[], $3::timestamptz[])"
+"""The events of keys."""
+
+UPCAST_BATCH = f"""
+SELECT b.source_id, b.seq_nr, b.db_timestamp, b.event_id, b.entity_type, b.event_type,
+    CASE WHEN u.payload IS NULL THEN b.version ELSE 0 END AS version, coalesce(u.payload::json, b.payload) AS payload
+FROM ({BATCH}) AS b
+LEFT JOIN unnest($4::text[], $5::bigint[], $6::text[]) AS u (source_id, seq_nr, payload)
+    ON b.source_id = u.source_id AND b.seq_nr = u.seq_nr
+"""
+"""The same, with other payloads for some of them."""
+
+_AGGREGATES = {
+    "last": "(array_agg({0} ORDER BY {1} DESC))[1]",
+    "min": "min({0}{2})",
+    "max": "max({0}{2})",
+}
+_BY_CODE_POINT = ' COLLATE pg_catalog."C"'
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """
+    A column of the table.
+
+    Args:
+        name: Its name.
+        argument: SQL of the expression; of an aggregate, of what it is over (``*`` of ``count(*)``).
+        aggregate: The aggregate; empty for a column of the key, or of the rows of events.
+        where: SQL of the aggregate's FILTER, or empty.
+        operation: How values are combined; None: it is of the key.
+    """
+
+    name: str
+    argument: str
+    aggregate: str
+    where: str
+    operation: ColumnOperation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """
+    A statement that can be kept up to date.
+
+    Args:
+        outputs: The columns, in their order.
+        averages: Columns that are computed from two others: name, column of the sum, column of the count.
+        source: SQL of what stands after FROM.
+        where: SQL of the condition, or empty.
+        grouped: Whether rows are groups of events.
+        reads: By relation, the columns that are read of it.
+        source_column: The column of the key that holds the id of the source, if one does.
+        number: SQL of the column with the event's number in its source, where it can be read.
+    """
+
+    outputs: tuple[Output, ...]
+    averages: tuple[tuple[str, str, str], ...]
+    source: str
+    where: str
+    grouped: bool
+    reads: Mapping[str, frozenset[str]]
+    source_column: str | None
+    number: str | None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
+        return tuple(output.name for output in self.outputs if output.operation is None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadModelQuery:
+    """
+    A statement over events.
+
+    Args:
+        statement: The SELECT, in pieces.
+        models: By relation, the payload model.
+        texts: The columns that hold text, which compare by code point.
+    """
+
+    statement: Statement
+    models: Mapping[str, type[BaseModel]]
+    texts: Collection[str] = ()
+
+    def over(self, events: str) -> str:
+        """
+        The query, with the columns of the table.
+
+        Args:
+            events: SQL of the events, such as :data:`BATCH`.
+        """
+        relations = "".join(
+            f", {quote_name(name)} AS ({_relation(self.models[name], used)})"
+            for name, used in self.statement.reads.items()
+        )
+        return f"WITH _events AS ({events}){relations} {self._select()}"
+
+    def _select(self) -> str:
+        statement = self.statement
+        outputs = ", ".join(
+            f"{self._output(output)} AS {quote_name(output.name)}" for output in statement.outputs
+        )
+        where = f" WHERE {statement.where}" if statement.where else ""
+        keys = [str(n) for n, output in enumerate(statement.outputs, 1) if output.operation is None]
+        group = f" GROUP BY {', '.join(keys)}" if statement.grouped else ""
+        return f"SELECT {outputs} FROM {statement.source}{where}{group}"
+
+    def _output(self, output: Output) -> str:
+        if not output.aggregate:
+            return output.argument
+        pattern = _AGGREGATES.get(output.aggregate, output.aggregate + "({0})")
+        collation = _BY_CODE_POINT if output.name in self.texts else ""
+        value = f"({output.argument})" if collation else output.argument
+        found = pattern.format(value, self.statement.number, collation)
+        return f"{found} FILTER (WHERE {output.where})" if output.where else found
+
+
+def _relation(model: type[BaseModel], used: Collection[str]) -> str:
+    """The events of a model, with the columns that are read."""
+    declared = event_type_of(model)
+    columns = columns_of(model)
+    own = [f"e.{quote_name(name)}" for name in EVENT_COLUMNS if name in used]
+    fields = [column for name, column in columns.items() if name in used and name not in EVENT_COLUMNS]
+    read = [f"{column.read(declared.name)} AS {quote_name(column.name)}" for column in fields]
+    record = ", ".join(column.declared for column in fields)
+    lateral = f" CROSS JOIN LATERAL pg_catalog.json_to_record(e.payload) AS r({record})" if fields else ""
+    newer = quote_literal(
+        f"was written as a later version of {declared.name} than {declared.version}, which this program knows: "
+        "deploy the newer one"
+    )
+    return (
+        f"SELECT {', '.join([*own, *read]) or '1'} FROM _events AS e{lateral} "
+        f"WHERE e.event_type = {quote_literal(declared.name)} "
+        f"AND (e.version <= {declared.version} OR projections._refuse_event_v1({newer}))"
+    )
+
+
+def create_table(name: str, statement: Statement, types: Mapping[str, str]) -> str:
+    """
+    The statement that creates the table of a read model.
+
+    Args:
+        name: The table, quoted for SQL.
+        statement: The SELECT, in pieces.
+        types: By column, its type.
+    """
+    columns = [
+        f"{quote_name(output.name)} {types[output.name]}{_default(output)}" for output in statement.outputs
+    ]
+    columns += [
+        f"{quote_name(average)} numeric GENERATED ALWAYS AS "
+        f"({quote_name(total)}::numeric / nullif({quote_name(count)}, 0)) STORED"
+        for average, total, count in statement.averages
+    ]
+    key = ", ".join(map(quote_name, statement.key))
+    return f"CREATE TABLE {name} (\n    " + ",\n    ".join([*columns, f"PRIMARY KEY ({key})"]) + "\n)"
+
+
+def _default(output: Output) -> str:
+    counted = output.aggregate == "count" and output.operation is ColumnOperation.INCREMENT
+    return " NOT NULL DEFAULT 0" if counted else ""

@@ -1,0 +1,124 @@
+"""Read models in SQL built again from the journal, compared with it, and mended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from journal import Database, Event, SliceRange
+from projections import RawJson, TableError
+from projections.testing import run_until_caught_up
+from spark_projections.errors import NotRebuildable, RebuildFailed
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
+from spark_projections.rebuilds.repairing import repair, verify
+from tests.fixtures.projections import execute, running, until
+from tests.fixtures.read_models import Delays, LateOnly, Planes, as_the_journal_says, land, landing, rows
+from tests.fixtures.rebuilds import ONE, fence_passes, in_this_process
+
+__all__ = ["in_this_process"]
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+BAD = Event(
+    "bad", RawJson('{"carrier": "UA", "day": "2013-01-01", "delay": "late"}'), "plane", event_type="Landed"
+)
+
+
+async def begun(database: Database, definition: type[Any], number: int = 40) -> None:
+    """Events that a worker has handled, and some that come later."""
+    await land(
+        database, *[landing(f"p{n % 7}", delay=n - 3, carrier="UA" if n % 3 else "AA") for n in range(number)]
+    )
+    await run_until_caught_up(database, definition)
+    await land(database, *[landing(f"p{n}", delay=n) for n in range(9)])
+    await fence_passes(database)
+
+
+@pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
+@pytest.mark.parametrize("options", [RebuildOptions(splits=3), RebuildOptions(splits=2, in_place=True)])
+async def test_a_rebuild_makes_what_the_journal_says(
+    database: Database, dsn: str, definition: type[Any], table: str, options: RebuildOptions
+) -> None:
+    await begun(database, definition)
+    await execute(database, f"DELETE FROM {table}")
+
+    result = await rebuild(database, dsn, definition, options)
+
+    assert (result.events, result.skipped) == (49, 0)
+    await land(database, landing("p1", delay=100), landing("new", delay=1))
+    await run_until_caught_up(database, definition)
+    await as_the_journal_says(database, definition, table)
+
+
+async def test_workers_go_on_beside_a_rebuild(database: Database, dsn: str) -> None:
+    await begun(database, Delays)
+    async with running(database, Delays, ranges=4):
+        await rebuild(database, dsn, Delays, ONE)
+        await land(database, *[landing(f"p{n}", delay=50) for n in range(20)])
+        await until(database, "SELECT coalesce(sum(flights), 0) = 64 FROM delays")
+
+    await as_the_journal_says(database, Delays, "delays")
+
+
+async def test_another_statement_takes_over_by_a_rebuild(database: Database, dsn: str) -> None:
+    await begun(database, Delays)
+
+    await rebuild(database, dsn, LateOnly, ONE)
+
+    await land(database, landing("a", delay=16), landing("a", delay=15))
+    await run_until_caught_up(database, LateOnly)
+    await as_the_journal_says(database, LateOnly, "delays")
+    await execute(database, "UPDATE projections.projections SET version = 1")
+    await land(database, landing("a", delay=16))
+    with pytest.raises(TableError, match="filled by another statement"):
+        await run_until_caught_up(database, Delays)
+
+
+async def test_slices_of_rows_of_one_source_are_built_alone(database: Database, dsn: str) -> None:
+    await begun(database, Planes)
+    await run_until_caught_up(database, Planes)
+    await execute(database, "UPDATE planes SET flights = 99")
+
+    await rebuild(database, dsn, Planes, RebuildOptions(slices=SliceRange(0, 511), splits=2))
+
+    wrong = "SELECT projections.slice_of_v1(source_id) > 511 FROM planes WHERE flights = 99"
+    assert {late for (late,) in await rows(database, wrong)} <= {True}
+    with pytest.raises(NotRebuildable, match="cannot be told apart by slice"):
+        await rebuild(database, dsn, Delays, RebuildOptions(slices=SliceRange(0, 511)))
+
+
+async def test_an_event_that_does_not_fit_is_named_or_left_out(database: Database, dsn: str) -> None:
+    await begun(database, Delays)
+    await land(database, BAD, landing("bad", delay=4))
+    await fence_passes(database)
+
+    with pytest.raises(RebuildFailed, match="event 'Landed' of source 'bad', seq_nr 1"):
+        await rebuild(database, dsn, Delays, ONE)
+    result = await rebuild(database, dsn, Delays, RebuildOptions(splits=1, skip=True))
+
+    assert (result.events, result.skipped) == (51, 1)
+    assert await rows(database, "SELECT sum(flights) FROM delays") == [(45,)]
+
+
+async def test_rows_that_differ_are_found_and_mended(database: Database) -> None:
+    await begun(database, Planes)
+    await run_until_caught_up(database, Planes)
+    assert (await verify(database, Planes, sources=None)).differing == 0
+    await execute(database, "UPDATE planes SET minutes = minutes + 1, seat = 'none' WHERE source_id = 'p1'")
+
+    found = await verify(database, Planes, sources=None)
+    await repair(database, Planes, ["p1"])
+
+    assert [(row.key, set(row.columns)) for row in found.differences] == [
+        ({"source_id": "p1"}, {"minutes", "seat"})
+    ]
+    assert (await verify(database, Planes, sources=None)).differing == 0
+
+
+async def test_shared_rows_are_compared_as_a_whole(database: Database) -> None:
+    await begun(database, Delays)
+    await execute(database, "UPDATE delays SET flights = flights + 1 WHERE carrier = 'AA'")
+
+    assert (await verify(database, Delays, sources=None)).differing == 1

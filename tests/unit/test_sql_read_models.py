@@ -1,0 +1,251 @@
+"""Which statements can be kept up to date, and what is said of the others."""
+# ruff: noqa: E501 - a statement is read in one line
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, Field
+
+from projections import AtLeastOnce, InvalidHandler, Session, events, handles, projection, reacts, read_model
+from projections.defining import projection_of
+from projections.defining.sql_fields import columns_of
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Landed(BaseModel):
+    carrier: str
+    day: date
+    delay: int
+    price: float = 0.0
+    fare: Decimal = Decimal(0)
+    on_time: bool = True
+    flightNo: str = ""
+    items: list[str] = Field(default_factory=list)
+    seq_nr: int = 0
+
+
+class Departed(BaseModel):
+    carrier: str
+    delay: int
+
+
+def declared(sql: str) -> Any:
+    @projection("p", entity_type="plane")
+    class P:
+        landed = events(Landed)
+        departed = events(Departed)
+        model = read_model(sql, table="t")
+
+    (found,) = projection_of(P).read_models
+    return found
+
+
+ACCEPTED = [
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier", ("carrier",)),
+    ("SELECT carrier, count(delay) AS n FROM landed GROUP BY 1", ("carrier",)),
+    ("SELECT lower(carrier) AS c, sum(delay) AS s FROM landed GROUP BY lower(carrier)", ("c",)),
+    ("SELECT lower(carrier) AS c, sum(delay) AS s FROM landed GROUP BY c", ("c",)),
+    ("SELECT l.carrier, min(l.delay) AS a, max(l.delay) AS b FROM landed AS l WHERE l.delay > 0 GROUP BY l.carrier", ("carrier",)),
+    ("SELECT carrier, bool_and(on_time) AS a, bool_or(on_time) AS b FROM landed GROUP BY carrier", ("carrier",)),
+    ("SELECT carrier, avg(delay) AS mean FROM landed GROUP BY carrier", ("carrier",)),
+    ("SELECT carrier, count(*) FILTER (WHERE delay > 15) AS late FROM landed GROUP BY carrier", ("carrier",)),
+    ("SELECT source_id, last(carrier) AS carrier FROM departed GROUP BY source_id", ("source_id",)),
+    ("SELECT carrier, date_trunc('month', db_timestamp) AS m, count(*) AS n FROM landed GROUP BY carrier, m", ("carrier", "m")),
+    ("SELECT carrier, CASE WHEN delay > 15 THEN 'late' ELSE 'fine' END AS k, count(*) AS n FROM landed GROUP BY 1, 2", ("carrier", "k")),
+    ('SELECT "flightNo", count(*) AS n FROM landed GROUP BY "flightNo"', ("flightNo",)),
+    ("SELECT source_id, db_timestamp, event_id, count(*) AS n FROM departed GROUP BY 1, 2, 3", ("source_id", "db_timestamp", "event_id")),
+    ("SELECT source_id, seq_nr, carrier, delay * 2 AS d FROM departed", ("source_id", "seq_nr")),
+    ("SELECT c, sum(n) AS n FROM (SELECT carrier AS c, 1 AS n FROM landed UNION ALL SELECT carrier, -1 FROM departed) AS u GROUP BY c", ("c",)),
+    ("SELECT carrier, sum(fare::numeric) AS s FROM landed WHERE carrier IN ('UA', 'AA') AND NOT on_time GROUP BY carrier", ("carrier",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "key"), ACCEPTED, ids=[sql for sql, _ in ACCEPTED])
+def test_is_accepted(sql: str, key: tuple[str, ...]) -> None:
+    assert declared(sql).table.key == key
+
+
+REFUSED = [
+    ("SELECT carrier FROM", "is not valid SQL"),
+    ("DELETE FROM landed", "is not one SELECT"),
+    ("SELECT 1; SELECT 2", "is not one SELECT"),
+    ("SELECT count(*) AS n", "has no FROM: read departed, landed"),
+    ("SELECT carrier, count(*) AS n FROM flights GROUP BY 1", "only events can be read: departed, landed"),
+    ("SELECT carrier, count(*) AS n FROM public.landed GROUP BY 1", "only events can be read"),
+    ("WITH x AS (SELECT 1) SELECT carrier, count(*) AS n FROM landed GROUP BY 1", "WITH cannot be kept up to date"),
+    ("SELECT DISTINCT carrier FROM landed", "DISTINCT cannot .* use GROUP BY"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY 1 HAVING count(*) > 1", "HAVING cannot .* view"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY 1 ORDER BY 2", "ORDER BY cannot"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY 1 LIMIT 10", "LIMIT cannot"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY 1 OFFSET 10", "OFFSET cannot"),
+    ("SELECT l.carrier, count(*) AS n FROM landed l JOIN departed d ON d.carrier = l.carrier GROUP BY 1", "a join cannot .* UNION ALL"),
+    ("SELECT l.carrier, count(*) AS n FROM landed l, departed d GROUP BY 1", "a join cannot"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY ROLLUP (carrier)", "one read model for each grouping"),
+    ("SELECT carrier, count(*) AS n FROM landed GROUP BY 3", "groups by 3, and there are 2 columns"),
+    ("SELECT count(*) AS n FROM landed GROUP BY carrier", "selects nothing that identifies a row"),
+    ("SELECT day, count(*) AS n FROM landed GROUP BY carrier, day", 'groups by "carrier" and does not select it'),
+    ("SELECT carrier, day, count(*) AS n FROM landed GROUP BY carrier", 'selects "day", which is neither'),
+    ("SELECT count(*) AS n FROM landed", "has an aggregate and no GROUP BY"),
+    ("SELECT carrier FROM landed", "select source_id and seq_nr"),
+    ("SELECT * FROM landed", r"selects \*: name the columns"),
+    ("SELECT carrier, count(*) FROM landed GROUP BY 1", r"has a column without a name: COUNT\(\*\) AS name"),
+    ("SELECT carrier, count(*) AS n, sum(delay) AS n FROM landed GROUP BY 1", "has two columns 'n'"),
+    ("SELECT carrier, avg(delay) AS a, count(*) AS a_count FROM landed GROUP BY 1", "has two columns 'a_count'"),
+    ("SELECT carrier, count(DISTINCT day) AS n FROM landed GROUP BY 1", "add the value to GROUP BY"),
+    ("SELECT carrier, array_agg(day) AS n FROM landed GROUP BY 1", "depends on the order of events"),
+    ("SELECT carrier, string_agg(carrier, ',') AS n FROM landed GROUP BY 1", "depends on the order of events"),
+    ("SELECT carrier, sum(delay) / count(*) AS n FROM landed GROUP BY 1", "give each aggregate a column of its own"),
+    ("SELECT carrier, stddev(delay) AS n FROM landed GROUP BY 1", r"keep count\(x\), sum\(x\)"),
+    ("SELECT carrier, percentile_cont(0.5) WITHIN GROUP (ORDER BY delay) AS n FROM landed GROUP BY 1", "cannot be kept"),
+    ("SELECT carrier, row_number() OVER (ORDER BY delay) AS n FROM landed GROUP BY 1", "looks at other rows"),
+    ("SELECT carrier, sum((SELECT 1)) AS n FROM landed GROUP BY 1", "a subquery looks at other rows"),
+    ("SELECT carrier, count(*) AS n FROM landed WHERE EXISTS (SELECT 1 FROM departed) GROUP BY 1", "a subquery looks"),
+    ("SELECT carrier, count(*) AS n FROM landed WHERE carrier IN (SELECT 'x') GROUP BY 1", "a subquery looks"),
+    ("SELECT carrier, count(*) AS n FROM landed WHERE count(*) > 1 GROUP BY 1", "give each aggregate a column"),
+    ("SELECT carrier, max(now()) AS n FROM landed GROUP BY 1", "differs each time .* db_timestamp"),
+    ("SELECT carrier, max(current_date) AS n FROM landed GROUP BY 1", "differs each time"),
+    ("SELECT carrier, max(random()) AS n FROM landed GROUP BY 1", "differs each time"),
+    ("SELECT carrier, max(my_function(delay)) AS n FROM landed GROUP BY 1", "not known to give the same result"),
+    ("SELECT carrier, max(pg_sleep(10)) AS n FROM landed GROUP BY 1", "not known to give the same result"),
+    ("SELECT carrier, every(on_time) AS n FROM landed GROUP BY 1", "write bool_and"),
+    ("SELECT carrier, count(*) AS n FROM landed WHERE carrier ~ 'a' GROUP BY 1", "regular expressions"),
+    ("SELECT carrier, max(delay + $1) AS n FROM landed GROUP BY 1", "no parameters"),
+    ("SELECT carrier, last(delay) AS n FROM landed GROUP BY 1", "add source_id"),
+    ("SELECT source_id, last(delay) FILTER (WHERE delay > 0) AS n FROM departed GROUP BY 1", "put the condition after WHERE"),
+    ("SELECT carrier, first(delay) AS n FROM landed GROUP BY 1", r"there is no first\(\)"),
+    ("SELECT carier, count(*) AS n FROM landed GROUP BY 1", "reads column 'carier', which landed does not have; did you mean 'carrier'"),
+    ("SELECT flightNo, count(*) AS n FROM landed GROUP BY 1", 'write "flightNo" in quotes'),
+    ("SELECT d.carrier, count(*) AS n FROM landed GROUP BY 1", "landed is all that stands after FROM"),
+    ("SELECT carrier, max(items) AS n FROM landed GROUP BY 1", "its default is made by a function"),
+    ("SELECT carrier, max(seq_nr) AS n FROM landed GROUP BY 1", "a field of Landed and the event's own"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed UNION SELECT carrier FROM departed) u GROUP BY c", "write UNION ALL"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed GROUP BY 1) u GROUP BY c", "group by it outside"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed UNION ALL SELECT carrier, 1 FROM departed) u GROUP BY c", "of 1 and of 2 columns"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed LIMIT 1) u GROUP BY c", "LIMIT cannot"),
+    ("SELECT x, count(*) AS n FROM (SELECT carrier AS c FROM landed) u GROUP BY x", "reads column 'x', which u does not have"),
+    ("SELECT carrier, count(*) AS n FROM landed FOR UPDATE", "FOR UPDATE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "message"), REFUSED, ids=[sql for sql, _ in REFUSED])
+def test_is_refused_with_the_reason(sql: str, message: str) -> None:
+    with pytest.raises(InvalidHandler, match=message) as refused:
+        declared(sql)
+    assert "read model test_is" not in str(refused.value)
+    assert ".model" in str(refused.value)  # which one it is
+
+
+def test_what_has_an_average_keeps_a_sum_and_a_count() -> None:
+    found = declared(
+        "SELECT carrier, avg(delay) FILTER (WHERE delay > 0) AS mean FROM landed GROUP BY carrier"
+    )
+
+    assert list(found.table.operations) == ["mean_sum", "mean_count"]
+    assert found.statement.averages == (("mean", "mean_sum", "mean_count"),)
+
+
+def test_the_source_in_the_key_makes_rows_of_one_source() -> None:
+    assert (
+        declared("SELECT source_id AS plane, count(*) AS n FROM landed GROUP BY plane").table.source
+        == "plane"
+    )
+    assert declared("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier").table.source is None
+    both = "SELECT s, count(*) AS n FROM (SELECT {} AS s FROM landed UNION ALL SELECT source_id FROM departed) u GROUP BY s"
+    assert declared(both.format("source_id")).table.source == "s"
+    assert declared(both.format("carrier")).table.source is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (str, "text"), (int, "bigint"), (bool, "boolean"), (float, "double precision"), (Decimal, "numeric"),
+        (date, "date"), (datetime, "timestamp with time zone"), (UUID, "uuid"), (Colour, "text"),
+        (Literal["a", "b"], "text"), (Literal[1, 2], "bigint"), (int | None, "bigint"), (list[int], "jsonb"),
+        (int | str, "jsonb"), (Landed, "jsonb"), (dict[str, int], "jsonb"), (Any, "jsonb"),
+    ],
+)  # fmt: skip
+def test_types_of_fields(annotation: Any, expected: str) -> None:
+    model = type("Model", (BaseModel,), {"__annotations__": {"x": annotation}})
+
+    assert columns_of(model)["x"].type == expected
+
+
+class TestWhatGoesWithReadModels:
+    def test_handlers_do_not(self) -> None:
+        with pytest.raises(
+            InvalidHandler, match="has handlers and read models in SQL: make them two projections"
+        ):
+
+            @projection("p", entity_type="plane")
+            class Both:
+                landed = events(Landed)
+                model = read_model("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier")
+
+                @handles(Departed)
+                async def departed(self, session: Session, event: Departed, envelope: Any) -> None: ...
+
+    def test_reactions_do_not(self) -> None:
+        with pytest.raises(InvalidHandler, match="write those into a projection of their own"):
+
+            @projection("p", entity_type="plane")
+            class Reacting:
+                landed = events(Landed)
+                model = read_model("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier")
+
+                @reacts(Departed)
+                async def departed(self, session: Session, event: Departed, envelope: Any) -> None: ...
+
+    def test_delivery_at_least_once_does_not(self) -> None:
+        with pytest.raises(InvalidHandler, match="read models in SQL write to the database, exactly once"):
+
+            @projection("p", entity_type="plane", delivery=AtLeastOnce())
+            class Late:
+                landed = events(Landed)
+                model = read_model("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier")
+
+    def test_two_of_one_table_do_not(self) -> None:
+        with pytest.raises(InvalidHandler, match="two read models fill table t"):
+
+            @projection("p", entity_type="plane")
+            class Twice:
+                landed = events(Landed)
+                one = read_model("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier", table="t")
+                two = read_model("SELECT carrier, count(*) AS n FROM landed GROUP BY carrier", table="t")
+
+    def test_events_without_a_read_model_do_not(self) -> None:
+        with pytest.raises(InvalidHandler, match="handles no event"):
+
+            @projection("p", entity_type="plane")
+            class Nothing:
+                landed = events(Landed)
+
+
+def test_events_of_no_model_are_refused() -> None:
+    with pytest.raises(InvalidHandler, match="takes a pydantic model class"):
+        events(int)  # type: ignore[type-var]
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "sql-read-models.md"
+DOCUMENTED = re.findall(r"^\| `(SELECT [^`]+)` \| (.+) \|$", GUIDE.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("sql", "message"), DOCUMENTED, ids=[sql for sql, _ in DOCUMENTED])
+def test_what_the_guide_says_of_it_is_what_the_error_says(sql: str, message: str) -> None:
+    with pytest.raises(InvalidHandler, match=re.escape(message)):
+        declared(sql)
+
+
+def test_the_guide_has_the_table() -> None:
+    assert len(DOCUMENTED) == 14
