@@ -18,6 +18,7 @@ class Sizes:
     rounds: int = 5
     sources: int = 4_000
     few_sources: int = 500
+    many_sources: int = 50_000
     append: int = 50_000
     append_small: int = 10_000
     append_single: int = 1_500

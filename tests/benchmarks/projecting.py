@@ -81,17 +81,17 @@ class _Work:
         self._count = count
         self._expected = workload.expected(count, sources)
 
-    def contender(self, work: Callable[[], Awaitable[None]]) -> Contender:
+    def contender(self, work: Callable[[], Awaitable[None]], table: str = "delays") -> Contender:
         async def measured() -> float:
             await self._connection.execute(
                 "TRUNCATE projections.projections, projections.source_offsets CASCADE"
             )
-            await self._connection.execute("TRUNCATE delays")
+            await self._connection.execute(f"DROP TABLE IF EXISTS {_IN_SQL}; TRUNCATE delays")
             await asyncio.to_thread(settle, self._dsn)
             begun = time.perf_counter()
             await work()
             took = time.perf_counter() - begun
-            workload.check(self._dsn, self._expected)
+            workload.check(self._dsn, self._expected, table)
             return self._count / took
 
         return measured
@@ -110,6 +110,7 @@ def _by_peer(dsn: str, peer: Peer, wanted: tuple[int, int]) -> Contender:
     return measured
 
 
+_IN_SQL = "delays_in_sql"
 _HAND = "by hand, no guarantee"
 _UNCHECKED = "by hand, payload not checked"
 _PEER = "eventsourcing"
@@ -134,6 +135,9 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
             rounds = await compare(
                 {
                     "table": work.contender(lambda: run(database, workload.ByTable, until_caught_up=True)),
+                    "sql": work.contender(
+                        lambda: run(database, workload.BySql, until_caught_up=True), _IN_SQL
+                    ),
                     _HAND: work.by_hand(_checked, _write_folded),
                     _UNCHECKED: work.by_hand(_unchecked, _write_folded),
                     "statement": work.contender(
@@ -147,29 +151,35 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
     table, statement = "exactly once, table handler", "exactly once, a statement per event"
     return [
         rounds.line(table, "events/s", "table", _HAND, Goal(0.6)),
+        rounds.line("exactly once, read model in SQL", "events/s", "sql", _HAND, Goal(1.0)),
         rounds.line(table, "events/s", "table", _UNCHECKED),
         rounds.line(table, "events/s", "table", _PEER, Goal(20)),
         rounds.line(statement, "events/s", "statement", "statements " + _HAND),
         rounds.line(statement, "events/s", "statement", _PEER, Goal(7)),
-        await _measure_few_sources(server, sizes),
+        *await _measure_sources(server, sizes, sizes.few_sources),
+        *await _measure_sources(server, sizes, sizes.many_sources),
     ]
 
 
-async def _measure_few_sources(server: Server, sizes: Sizes) -> Line:
-    """The table handler where a batch holds several events of each source: fewer offsets to store."""
+async def _measure_sources(server: Server, sizes: Sizes, sources: int) -> list[Line]:
+    """Where a batch holds several events of each source, or one: fewer offsets to store, or more."""
     with server.database() as dsn:
-        await asyncio.to_thread(workload.fill, dsn, sizes.projected, sizes.few_sources)
+        await asyncio.to_thread(workload.fill, dsn, sizes.projected, sources)
         async with connect(dsn) as database:
             connection = await asyncpg.connect(dsn)
-            work = _Work(dsn, connection, sizes.projected, sizes.few_sources)
+            work = _Work(dsn, connection, sizes.projected, sources)
             rounds = await compare(
                 {
                     "table": work.contender(lambda: run(database, workload.ByTable, until_caught_up=True)),
+                    "sql": work.contender(
+                        lambda: run(database, workload.BySql, until_caught_up=True), _IN_SQL
+                    ),
                     _HAND: work.by_hand(_checked, _write_folded),
                 },
                 sizes.rounds,
             )
             await connection.close()
-    return rounds.line(
-        f"exactly once, table handler, {sizes.few_sources} sources", "events/s", "table", _HAND
-    )
+    return [
+        rounds.line(f"exactly once, {what}, {sources:,} sources", "events/s", contender, _HAND)
+        for what, contender in (("table handler", "table"), ("read model in SQL", "sql"))
+    ]
