@@ -48,7 +48,7 @@ from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
-from spark_projections.rebuilds.statements import mark_tables
+from spark_projections.rebuilds.statements import mark_tables, refuse_elsewhere
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 log = logging.getLogger("projections")
@@ -119,6 +119,7 @@ class _Run:
 
     async def run(self) -> RebuildResult:
         projection, written = rebuildable(self.definition, self.options.slices)
+        refuse_elsewhere(projection, self.journal.name)
         async with self.database.session() as session:
             await check_version(session)
             await offsets.refuse_several(session, projection.name, "a rebuild is of one")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Event, SliceRange
+from journal import Database, Event, SliceRange, connect
 from projections import RawJson, TableError
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
@@ -122,3 +122,9 @@ async def test_shared_rows_are_compared_as_a_whole(database: Database) -> None:
     await execute(database, "UPDATE delays SET flights = flights + 1 WHERE carrier = 'AA'")
 
     assert (await verify(database, Delays, sources=None)).differing == 1
+
+
+async def test_a_journal_elsewhere_is_refused(database: Database, dsn: str) -> None:
+    async with connect(dsn) as elsewhere:
+        with pytest.raises(NotRebuildable, match="computed where the events are"):
+            await rebuild(database, dsn, Delays, ONE, journal=elsewhere)
