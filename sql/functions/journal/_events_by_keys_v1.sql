@@ -2,7 +2,8 @@
 -- Planned as _load_events_v1 is, which says why.
 CREATE OR REPLACE FUNCTION projections._events_by_keys_v1(p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[])
 RETURNS TABLE (
-    source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid, entity_type text, event_type text, version smallint, payload json
+    source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid, entity_type text, event_type text, version smallint,
+    payload json
 )
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
