@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -211,3 +212,23 @@ def test_metrics_of_a_worker_tell_each_part_apart(app: Path, dsn: str, second: s
         ]
         while not all(re.search(one, httpx.get(f"http://{address}/metrics").text) for one in wanted):
             time.sleep(0.05)
+
+
+def test_a_worker_that_is_killed_in_a_batch_of_each_loses_and_doubles_nothing(
+    app: Path, dsn: str, second: str, read_side: str
+) -> None:
+    """Killed while a handler of each journal waits; ranges are cut again; another takes over."""
+    options = ["--journal", dsn, "--journal", f"shop={second}", "--read-side", read_side, "--lease", "1s"]
+    append(dsn, *["a", "b"] * 5)
+    append(second, *["c", "d"] * 5)
+    with connect_sync(read_side) as gate:
+        gate.execute("SELECT pg_advisory_lock(7)")
+        with running("app:Gated", *options, "--ranges", "1", cwd=app) as worker:
+            assert {line["seq_nr"] for line in worker.until_all("handling", 2)} == {1}
+            worker.signal(signal.SIGKILL)
+            worker.process.wait()
+        assert called("rescale", "gated", "--ranges", "4", "--read-side", read_side).returncode == 0
+    done = projections("worker", "app:Gated", *options, "--until-caught-up", cwd=app)
+
+    assert done.returncode == 0, done.stderr
+    assert seen(read_side) == [(source, number) for source in "abcd" for number in range(1, 6)]
