@@ -98,7 +98,7 @@ def cached_snapshot(
             wanted = names()
             # Without those that have been deleted meanwhile: they must not hide the others.
             found = None if wanted is None else await offsets.known(session, wanted)
-            return await snapshot(session, found, everything=everything, journal=journal)
+            return await snapshot(session, found, everything=everything, journal=journal, partly=True)
 
     return Cache(look, keep=keep)
 

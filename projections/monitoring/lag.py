@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import EntityTypes, Journals, Session, SliceRange
+from journal import EntityTypes, Journals, JournalUnavailable, Session, SliceRange
 from projections.monitoring.lag_elsewhere import Unhandled, unhandled_elsewhere
 
 _SLICE_LAG = (
@@ -185,6 +185,7 @@ async def projection_lags(
     *,
     by_slice: bool = True,
     journal: Journals = None,
+    unreached: dict[str, str] | None = None,
 ) -> list[ProjectionLag]:
     """
     How far projections are behind; in three statements, however many they are.
@@ -197,10 +198,13 @@ async def projection_lags(
         by_slice: Whether to look at each slice; ranges alone cost half as much, and less to fetch.
         journal: What some of them read, one or several, if that is in another database; each of those takes some
             statements more.
+        unreached: Is told of those whose journal cannot be reached, and why; they are left out, unless that is so of
+            all. None: this is an error.
 
     Raises:
         NotFound: None of one of the names has run; the error lists those that have.
         InvalidValue: One of them reads a journal in another database that was not passed.
+        JournalUnavailable: A journal cannot be reached.
     """
     statuses = await offsets.statuses(session, names)
     unhandled: dict[int, dict[int, Unhandled]] = {status.projection_id: {} for status in statuses}
@@ -209,13 +213,26 @@ async def projection_lags(
         number, slice_number, lag, backlog, parked, parked_since = row.values()
         seconds = 0.0 if lag is None else lag.total_seconds()
         unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
+    away: JournalUnavailable | None = None
     for status in statuses:
         if status.journal is not None:
             log = offsets.named_log(status, journal)
-            found = await unhandled_elsewhere(session, status, log, by_slice=by_slice)
-            unhandled[status.projection_id] = found
+            try:
+                found = await unhandled_elsewhere(session, status, log, by_slice=by_slice)
+            except JournalUnavailable as error:
+                if unreached is None:
+                    raise
+                away = error
+                unreached[status.name] = str(error)
+                del unhandled[status.projection_id]
+            else:
+                unhandled[status.projection_id] = found
+    if away is not None and not unhandled:
+        raise away
     return [
-        _projection_lag(status, unhandled[status.projection_id], by_slice=by_slice) for status in statuses
+        _projection_lag(status, unhandled[status.projection_id], by_slice=by_slice)
+        for status in statuses
+        if status.projection_id in unhandled
     ]
 
 

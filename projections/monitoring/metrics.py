@@ -70,6 +70,15 @@ def database_up(*, up: bool) -> Metric:
     return _family(single("database_up", "Whether the database answers, 1 or 0.", float(up)))
 
 
+def journals_up(snapshot: Snapshot) -> Metric:
+    """Whether the journals of projections answer: of those that do not, everything else is left out."""
+    up = {one.name: 1.0 for one in snapshot.projections} | dict.fromkeys(snapshot.unreached, 0.0)
+    samples = [([name], value) for name, value in sorted(up.items())]
+    return _family(
+        Measure("journal_up", "Whether the journal that is read answers, 1 or 0.", samples, ["projection"])
+    )
+
+
 def families(found: Iterable[Measure]) -> list[Metric]:
     """Measures as Prometheus has them."""
     return [_family(one) for one in found]
@@ -81,6 +90,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
     return [
         *range_metrics(snapshot.at, ranges),
         *families(_of_projections(snapshot)),
+        journals_up(snapshot),
         *families(_of_writers(snapshot)),
         *families(one for other in snapshot.others for one in other.metrics()),
     ]

@@ -20,6 +20,7 @@ from projections.monitoring.health import SLOW_TURN, LagChecks, Lagging, lags_of
 from projections.monitoring.metrics import (
     build_info,
     database_up,
+    journals_up,
     range_metrics,
     snapshot_metrics,
     write_metrics,
@@ -133,6 +134,8 @@ class Probe:
             return JSONResponse({"status": "invalid", "reason": str(error)}, 400)
         except LookFailed as error:
             return _health(ok=False, reason=str(error))
+        if snapshot.unreached:  # nobody knows its lag
+            return _health(ok=False, reason="; ".join(snapshot.unreached.values()))
         lagging = self._checks.observe(above, lasting, snapshot.at, self._lags(snapshot))
         return _health(
             ok=not lagging,
@@ -171,7 +174,7 @@ def worker_app(
             return [*metrics.collect(), *delivered]
         metrics.forget(snapshot)
         ranges = [(one.name, part) for one in held(snapshot).projections for part in one.ranges]
-        return [*metrics.collect(), *delivered, *range_metrics(snapshot.at, ranges)]
+        return [*metrics.collect(), *delivered, *range_metrics(snapshot.at, ranges), journals_up(snapshot)]
 
     def fault() -> str | None:
         return metrics.fault or (None if webhooks is None else webhooks.fault)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import offsets
@@ -41,6 +42,8 @@ class Snapshot(NamedTuple):
     """The database's name."""
     others: Sequence[Observed] = ()
     """What was seen of all that other packages have registered, such as groups of consumers and webhooks."""
+    unreached: Mapping[str, str] = MappingProxyType({})
+    """Projections, or parts of them, that are left out because their journal cannot be reached, and why."""
 
 
 async def snapshot(
@@ -50,6 +53,7 @@ async def snapshot(
     by_slice: bool = False,
     everything: bool = False,
     journal: Journals = None,
+    partly: bool = False,
 ) -> Snapshot:
     """
     How projections are doing, and who runs them.
@@ -60,19 +64,23 @@ async def snapshot(
         by_slice: Whether to look at each slice of the projections, or at their ranges alone.
         everything: Whether to look at groups of consumers and at webhooks, too.
         journal: What some of the projections read, if that is in another database.
+        partly: Whether to leave out those whose journal cannot be reached, where others can; else that is an error.
 
     Raises:
         NotFound: One of them has not run.
         InvalidValue: One of them reads a journal in another database that was not passed.
     """
     (now,) = await session.fetch(_NOW)
+    unreached: dict[str, str] = {}
+    left_out = unreached if partly else None
     return Snapshot(
         now["at"],
-        await projection_lags(session, names, by_slice=by_slice, journal=journal),
+        await projection_lags(session, names, by_slice=by_slice, journal=journal, unreached=left_out),
         await offsets.workers(session),
         await open_writers(session),
         now["database"],
         [await one.look(session) for one in registered(GROUP)] if everything else (),
+        unreached,
     )
 
 

@@ -160,6 +160,8 @@ class WorkerMetrics(StatusObserver):
             (one.name, part.slices) for one in snapshot.projections for part in one.ranges if self.owns(part)
         }
         for name, projection in self._projections.items():
+            if name in snapshot.unreached:
+                continue
             for slices, counts in projection.ranges.items():
                 if counts.phase is _Phase.RESTARTING and (name, slices) not in ours:
                     counts.phase = _Phase.ENDED

@@ -119,7 +119,7 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, by_slice=True, everything=True, journal=self._journal)
+            seen = await snapshot(session, by_slice=True, everything=True, journal=self._journal, partly=True)
             parked = {
                 found.name: await offsets.ParkedSources(session).list(found.name, limit=snapshot_json.LISTED)
                 for found in seen.projections

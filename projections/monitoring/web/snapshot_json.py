@@ -49,6 +49,7 @@ def live(
             for found in snapshot.projections
         ],
         workers=[_worker(worker) for worker in snapshot.workers],
+        unreached=[f"{name}: {why}" for name, why in snapshot.unreached.items()],
         writers=[shown(writer, "pid application_name age") for writer in snapshot.writers],
         **others,
     )

@@ -103,6 +103,7 @@ function show(seen) {
   webhooks.show(seen);
   showWorkers(seen);
   showWriters(seen.writers);
+  if (seen.unreached.length) banner(`Not shown, because the journal cannot be reached: ${seen.unreached.join("; ")}`);
 }
 
 /** A letter and a colour for each worker, kept for as long as it is there. */
