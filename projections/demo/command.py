@@ -74,6 +74,7 @@ def demo(
         Opt("Send delayed departures to receivers that fail at random, and see that every one arrives."),
     ] = False,
     inline: Annotated[bool, Opt("Handle the events in the transactions that append them.")] = False,
+    sql: Annotated[bool, Opt("Declare both read models in SQL, in place of handlers.")] = False,
     reset: Annotated[bool, Opt("Begin again, even where an interrupted run could be continued.")] = False,
     read_side: Annotated[str | None, _READ_SIDE] = None,
     system: Annotated[str | None, _FROM] = None,
@@ -114,6 +115,9 @@ def demo(
     them. No lag in seconds is shown, and no wait_ms.
 
     With --inline, the process that appends handles the events in the same transactions; the workers stand by.
+
+    With --sql, both read models are declared by a SELECT, which PostgreSQL runs for each batch of events; with
+    --spark, too, tasks of Spark rebuild them by the same SELECT. It needs pip install 'slice-projections[demo,sql]'.
 
     Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
     it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
@@ -156,16 +160,20 @@ def demo(
     if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--events and --all contradict each other: give one of them")
     _check_workers(workers, ranges)
-    if (read_side is not None or system is not None) and (spark or webhooks or inline):
+    if (read_side is not None or system is not None) and (spark or webhooks or inline or sql):
         raise click.UsageError(
-            "--read-side and --from go without --spark, --webhooks and --inline: those need a journal of this library "
-            "and read models in one place"
+            "--read-side and --from go without --spark, --webhooks, --inline and --sql: those need a journal of this "
+            "library and read models in one place"
+        )
+    if sql and inline:
+        raise click.UsageError(
+            "--sql goes without --inline: read models in SQL are kept in batches, by workers"
         )
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
     options = Options(
         events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, inline=inline,
-        reset=reset, system=system,
+        sql=sql, reset=reset, system=system,
     )  # fmt: skip
     try:
         outcome = _run(dsn, read_side, options, spark=spark)
@@ -197,6 +205,9 @@ def _run(dsn: str | None, read_side: str | None, options: Options, *, spark: boo
     if options.system == "eventsourcing":
         with from_extra("demo,eventsourcing"):
             import eventsourcing  # noqa: F401, PLC0415 - of an extra
+    if options.sql:
+        with from_extra("demo,sql"):
+            import sqlglot  # noqa: F401, PLC0415 - of an extra
     batching = _batching() if spark else nullcontext()
     with reporting() as report:
         report.step("starting the database and Spark" if spark else "starting the database")

@@ -60,6 +60,8 @@ class Options:
     workers: int = 0
     webhooks: bool = False
     inline: bool = False
+    sql: bool = False
+    """Whether the read models are declared in SQL."""
     system: str | None = None
     """What appends, if not this library: one of :data:`projections.demo.stores.SYSTEMS`."""
 
@@ -130,7 +132,7 @@ class Demo:
         self._report = report
         self._stopping = StopRequest(stop)
         self._path = data_file()
-        self._rebuilding = None if batch is None else Rebuilding(batch, self._dsn, report)
+        self._rebuilding = None if batch is None else Rebuilding(batch, self._dsn, report, sql=options.sql)
 
     async def run(self) -> Result:
         """Append, project and compare; raises DemoInterrupted when it was asked to stop."""
@@ -148,7 +150,7 @@ class Demo:
                 workers = crew(
                     read_side, self._where, self._report, self._stopping,
                     workers=self._options.workers or 1, ranges=self._ranges,
-                    inline=self._options.inline, journal=journal,
+                    inline=self._options.inline, sql=self._options.sql, journal=journal,
                 )  # fmt: skip
                 async with workers as members, self._sending(start) as sending:
                     measured = await self._append_and_project(database, members, feed, start, events)

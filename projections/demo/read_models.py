@@ -20,13 +20,13 @@ BATCH_SIZE = 2000
 CREATE = f"""
 CREATE TABLE {SCHEMA}.carrier_delays (
     carrier text, day date,
-    landed bigint NOT NULL DEFAULT 0, total_delay bigint NOT NULL DEFAULT 0, worst_delay integer,
+    landed bigint NOT NULL DEFAULT 0, total_delay numeric NOT NULL DEFAULT 0, worst_delay bigint,
     cancelled bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (carrier, day)
 );
 CREATE TABLE {SCHEMA}.airport_departures (
     airport text, day date, hour integer,
-    departures bigint NOT NULL DEFAULT 0, total_delay bigint NOT NULL DEFAULT 0,
+    departures bigint NOT NULL DEFAULT 0, total_delay numeric NOT NULL DEFAULT 0,
     PRIMARY KEY (airport, day, hour)
 );
 CREATE TABLE {SCHEMA}.carrier_effects (
@@ -108,6 +108,15 @@ PROJECTIONS = {
 }
 """By name, the class and the event types that have an effect in it."""
 CLASSES = [cls for cls, _ in PROJECTIONS.values()]
+
+
+def classes(*, sql: bool) -> dict[str, type]:
+    """By name, the classes of the projections: with handlers, or with read models in SQL."""
+    if not sql:
+        return {name: cls for name, (cls, _) in PROJECTIONS.items()}
+    from projections.demo.sql_read_models import IN_SQL  # noqa: PLC0415 - of an extra
+
+    return IN_SQL
 
 
 def _mark(effects: Table, envelope: EventEnvelope) -> Change:

@@ -18,7 +18,7 @@ from projections.demo.checking import READ_MODELS, ReadModel, differing
 from projections.demo.events import ENTITY_TYPE, source_of
 from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
-from projections.demo.read_models import PROJECTIONS
+from projections.demo.read_models import classes
 
 _UP_TO = """
 SELECT e.source_id, count(*) AS events FROM projections.events AS e
@@ -70,7 +70,8 @@ class RebuildComparison(NamedTuple):
 class Rebuilding:
     """Rebuilds the demo's read models, and keeps what was built to be compared at the end."""
 
-    def __init__(self, batch: Rebuilder, dsn: str, report: Reporter) -> None:
+    def __init__(self, batch: Rebuilder, dsn: str, report: Reporter, *, sql: bool = False) -> None:
+        self._classes = classes(sql=sql)
         self._batch = batch
         self._dsn = dsn
         self._report = report
@@ -98,7 +99,7 @@ class Rebuilding:
         def say(text: str) -> None:
             loop.call_soon_threadsafe(step, text)
 
-        for name, (definition, _) in PROJECTIONS.items():
+        for name, definition in self._classes.items():
             built = await self._batch.rebuild(self._dsn, definition, READ_MODELS[name], say)
             self._built[name] = built
             self._report.step(

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 
 from journal import ConnectionSettings, EventEnvelope, SliceRange, connect, hide_password
 from projections.demo.child import serve, tell
-from projections.demo.read_models import PROJECTIONS
+from projections.demo.read_models import PROJECTIONS, classes
 from projections.running import RunSettings, StatusObserver, run
 from projections.terminal.connection import Sides, connected_journal
 
@@ -60,7 +60,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     ):
         await run(
             database,
-            *(definition for definition, _ in PROJECTIONS.values()),
+            *classes(sql=asked["sql"]).values(),
             ranges=asked["ranges"],
             settings=RunSettings(lease=LEASE),
             observer=_Teller(),

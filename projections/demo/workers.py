@@ -214,6 +214,7 @@ async def crew(
     workers: int,
     ranges: int,
     inline: bool,
+    sql: bool = False,
     journal: Log | None = None,
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
@@ -223,7 +224,7 @@ async def crew(
         members = []
         for number in range(1, workers + 1):
             member = await stack.enter_async_context(child("worker", f"worker {number}"))
-            await member.tell(dsn=where.read_side, journals=where.journals, ranges=ranges)
+            await member.tell(dsn=where.read_side, journals=where.journals, ranges=ranges, sql=sql)
             members.append(member)
         found = Crew(database, members, ranges, report, stopping, inline=inline, journal=journal)
         stack.push_async_callback(found.silence)

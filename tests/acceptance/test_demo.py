@@ -100,6 +100,13 @@ def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str
     assert printed["latency_ms"]["p50"] / 2 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"] < 10_000
 
 
+def test_run_with_read_models_in_sql_ends_with_every_event_counted_once(databases: Databases) -> None:
+    with databases.fresh("template0") as fresh:
+        code, printed, errors = run(fresh, "--sql")
+
+    assert (code, good(printed)) == (0, True), errors
+
+
 @pytest.mark.slow
 def test_inline_run_ends_with_every_event_counted_once(databases: Databases) -> None:
     with databases.fresh("template0") as fresh:
@@ -314,6 +321,8 @@ def test_missing_data_is_told_with_the_extra_that_brings_it() -> None:
         ("--workers", "4", "--ranges", "3"),
         ("--from", "kafka"),
         ("--from", "table", "--inline"),
+        ("--from", "table", "--sql"),
+        ("--sql", "--inline"),
         ("--surprise",),
     ],
 )

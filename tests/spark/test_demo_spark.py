@@ -162,3 +162,10 @@ def test_few_events_are_enough(empty_dsn: str, events: int) -> None:
     assert (code, printed.get("appended"), printed.get("handled"), printed.get("rebuilt_matches")) == (
         0, events, events, True,
     ), errors  # fmt: skip
+
+
+@pytest.mark.slow
+def test_read_models_in_sql_are_rebuilt_by_their_statements(empty_dsn: str) -> None:
+    code, printed, errors = run(empty_dsn, "--sql", "--spark", events=EVENTS)
+
+    assert (code, good(printed), printed["rebuilt_matches"]) == (0, True, True), errors
