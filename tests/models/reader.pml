@@ -225,7 +225,7 @@ inline look() {
     :: d_step {
         printf("reader: polls at %d\n", poll_t);
         x = 0; do :: x < NAMES -> if :: h[x] -> printf("reader:   %d holds the lock\n", x) :: else fi; x++ :: else -> break od;
-        polled(); check_horizon(); if :: step == ASKED -> step = USED :: else fi; newer = false; import_is_new = false; nothing = false
+        polled(); check_horizon(); observe(2 * WRITERS); if :: step == ASKED -> step = USED :: else fi; newer = false; import_is_new = false; nothing = false
     }
     fi;
     
@@ -240,9 +240,9 @@ active proctype reader() {
         }
     :: d_step { crashes < CRASHES && step == CALM -> crashes++; looks = 0; import_id = saved_import; begin_machine(saved_t); printf("reader: dies, and starts again at %d\n", saved_t); clear() }
     :: in_window ->
-        d_step { printf("reader: reads a page of the window from (%d, %d) to %d\n", win_t, win_k, win_until); read_keys(); check_horizon() }
+        d_step { printf("reader: reads a page of the window from (%d, %d) to %d\n", win_t, win_k, win_until); read_keys(); check_horizon(); observe(2 * WRITERS) }
     :: !in_window && forward ->
-        d_step { printf("reader: reads a page from (%d, %d) on\n", pos_t, pos_k); read_events(); check_horizon() }
+        d_step { printf("reader: reads a page from (%d, %d) on\n", pos_t, pos_k); read_events(); check_horizon(); observe(2 * WRITERS) }
     :: !in_window && !forward && looks < 2 -> look()
     :: !in_window && !forward && looks == 2 -> break
     od;

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.models.catalogue import FOLDER, Model, Scope
@@ -100,6 +100,21 @@ def shortest(model: Model, scope: Scope) -> list[str]:
     steps = [line.strip() for line in told.splitlines()]
     last = next((i for i, line in enumerate(steps) if line.startswith(("spin:", "#processes"))), len(steps))
     return [*steps[:last], f"broken: {found.why}"]
+
+
+def printed(model: Model, scope: Scope) -> Iterator[str]:
+    """
+    What a model prints while it is explored completely, with what ``OBSERVED`` adds; in the order of the search.
+
+    Raises:
+        Missing: Spin or a compiler is not there.
+        Unfinished: As for :func:`explore`.
+    """
+    with _folder(model) as folder:
+        _compile(folder, model, replace(scope, sizes=(*scope.sizes, "OBSERVED")), "-O1", "-DPRINTF")
+        told = _run(["./pan", f"-m{_DEPTH}"], folder)
+    _read(told[told.rindex("(Spin Version") :], 0)
+    yield from told.splitlines()
 
 
 @contextmanager
