@@ -8,6 +8,7 @@ from journal.appending import check_name as check_name
 from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import END_OF_TIME as END_OF_TIME
+from journal.backtracking import INSTANT as INSTANT
 from journal.backtracking import START_MARGIN as START_MARGIN
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import Poll as Poll
@@ -74,6 +75,7 @@ from journal.events import (
 from journal.events import AppendedEvents as AppendedEvents
 from journal.events import Origin as Origin
 from journal.events import Position as Position
+from journal.events import Unreadable as Unreadable
 from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events

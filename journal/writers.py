@@ -95,9 +95,11 @@ async def look_at_writers(
     return _seen(await fetch_on(session, poll, _of_all(after_import)))
 
 
-def look_at_writers_sync(connection: SyncConnection, after_import: int = NO_IMPORTS) -> WritersLook:
+def look_at_writers_sync(
+    connection: SyncConnection, after_import: int = NO_IMPORTS, *, poll: str = POLL
+) -> WritersLook:
     """Look at the writers on a connection in autocommit mode; see :func:`look_at_writers`."""
-    return _seen(fetch_on_sync(connection, POLL, _of_all(after_import)))
+    return _seen(fetch_on_sync(connection, poll, _of_all(after_import)))
 
 
 def writers_in_flight_sync(connection: SyncConnection) -> list[Writer]:
@@ -144,9 +146,10 @@ def wait_for_writers_sync(
     *,
     patience: timedelta | None = None,
     pause: Pause = time.sleep,
+    queries: tuple[str, str] = (POLL, WRITERS),
 ) -> None:
     """Wait for writers on a connection in autocommit mode; see :func:`wait_for_writers`."""
-    steps = _waiting(waited_for, patience, None, (POLL, WRITERS))
+    steps = _waiting(waited_for, patience, None, queries)
     rows: _Rows | None = None
     with suppress(StopIteration):
         while True:

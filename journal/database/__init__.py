@@ -1,5 +1,6 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
+from journal.database.base import OF_A_FOREIGN_JOURNAL
 from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
@@ -11,6 +12,7 @@ from journal.database.sync import SyncConnection, connect_sync
 from journal.dsn import hide_password
 
 __all__ = [
+    "OF_A_FOREIGN_JOURNAL",
     "PLAN_ANEW",
     "Database",
     "Fault",

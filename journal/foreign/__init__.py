@@ -16,6 +16,7 @@ from journal.foreign.eventsourcing_states import states
 from journal.foreign.kinds import emmett, eventsourcing, message_db, pekko_jdbc, pekko_r2dbc
 from journal.foreign.log import table_log
 from journal.foreign.mapping import Constant, Expression, TableMapping
+from journal.foreign.payloads import Decoder as Decoder
 from journal.foreign.payloads import Stored
 from journal.foreign.pekko_payloads import pekko_payloads
 

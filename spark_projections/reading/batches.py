@@ -201,23 +201,25 @@ class _Ours(Relations):
 _OURS = _Ours(JOURNAL.relation)
 
 
-def statement(reading: Reading, relations: Relations | None = None, more: Iterable[str] = ()) -> str:
+def statement(
+    reading: Reading, relations: Relations | None = None, columns: Iterable[str] | None = None
+) -> str:
     """
     The SELECT that reads: for a look at its plan, or another way to run it.
 
     Args:
         reading: The events.
         relations: What stands after FROM; None for the journal of this library.
-        more: Columns of it besides, each with what it is, such as ``e.manifest``.
+        columns: Each as SQL, such as ``e.manifest``; None for those of the reading as the journal of this library has
+            them.
     """
-    casts = _CASTS if relations is None else {"event_id": "text"}
     names = (
-        f"e.{name}::{casts[name]} AS {name}" if name in casts else f"e.{name}" for name in reading.columns
+        f"e.{name}::{_CASTS[name]} AS {name}" if name in _CASTS else f"e.{name}" for name in reading.columns
     )
     found = relations or _OURS
     where = " AND ".join(_conditions(reading, found)) or "TRUE"
     order = " ORDER BY e.source_id, e.seq_nr" if reading.order == "source" else ""
-    return f"SELECT {', '.join([*names, *more])} FROM {found.events} AS e WHERE {where}{order}"
+    return f"SELECT {', '.join(columns or names)} FROM {found.events} AS e WHERE {where}{order}"
 
 
 def _conditions(reading: Reading, relations: Relations) -> Iterator[str]:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from journal import CLOCK_MARGIN, ProjectionsError
-from journal.database import SyncConnection, connect_sync
+from journal import CLOCK_MARGIN, INSTANT, ProjectionsError
+from journal.database import SyncConnection
 from journal.writers import (
     NO_IMPORTS,
+    POLL,
     Pause,
     WritersInFlight,
     WritersLook,
@@ -25,6 +26,7 @@ from journal.writers import (
     wait_for_writers_sync,
     writers_in_flight_sync,
 )
+from spark_projections.reading.logs import ReadLog
 
 # An append stamps when it has the lock, and so not before its transaction began; an import writes into any time.
 _HARMLESS = """
@@ -44,14 +46,14 @@ class NoHorizon(ProjectionsError):
     """The database cannot tell what is in flight: it is a standby."""
 
 
-def look(connection: SyncConnection, import_id: int = NO_IMPORTS) -> WritersLook:
+def look(connection: SyncConnection, import_id: int = NO_IMPORTS, *, poll: str = POLL) -> WritersLook:
     """
     Look at the writers; what is read by later statements is complete up to what this tells.
 
     Needs a connection in autocommit mode, on the primary, where the locks are (NoHorizon). Imports with later numbers
-    than ``import_id`` are shown; by default none.
+    than ``import_id`` are shown; by default none. ``poll`` is the query of another log than our journal.
     """
-    seen = look_at_writers_sync(connection, import_id)
+    seen = look_at_writers_sync(connection, import_id, poll=poll)
     if seen.standby:
         raise NoHorizon(
             "this database is a standby and does not know what is in flight on the primary: read there, or in an "
@@ -60,27 +62,42 @@ def look(connection: SyncConnection, import_id: int = NO_IMPORTS) -> WritersLook
     return seen
 
 
-def settled_now(dsn: str, wait: timedelta, pause: Pause = time.sleep) -> datetime:
+def settled_now(log: ReadLog, wait: timedelta, pause: Pause = time.sleep) -> datetime:
     """
     Take the time of the primary, and wait until all up to it is visible: what has been committed before is included.
 
-    Its margin is over, too: later stamps are after that time, come a small step of the clock.
+    Its margin is over, too: later stamps are after that time, come a small step of the clock. Where holders show since
+    when they are open, nobody is waited for: the time is before the oldest.
 
     Raises:
         WritersInFlight: They took longer; names them.
         NoHorizon: The database is a standby.
         DatabaseError: The database refused, or cannot be reached.
     """
-    with connect_sync(dsn) as connection:
-        connection.autocommit = True
-        first = look(connection)
-        try:
-            wait_for_writers_sync(connection, first.holders, patience=wait, pause=pause)
-        except WritersInFlight as error:
-            raise WritersInFlight(f"{error} (option wait, in seconds)") from None
-        while (left := first.at + CLOCK_MARGIN - look(connection).at) >= timedelta(0):
+    poll = log.asked.poll
+    with log.connected() as connection:
+        first = last = look(connection, poll=poll)
+        _wait_for_unknown(connection, log, first, wait, pause)
+        if log.by_number:
+            return first.at - log.margin
+        while (left := first.at + log.margin - (last := look(connection, poll=poll)).at) >= timedelta(0):
             pause(left.total_seconds())
-        return first.at
+        if log.queries is not None:
+            # Whoever has a stamp up to the first time shows it by now, has ended, or was prepared meanwhile.
+            _wait_for_unknown(connection, log, last, wait, pause)
+        return min([first.at, *(start - INSTANT for start in last.starts.values())])
+
+
+def _wait_for_unknown(
+    connection: SyncConnection, log: ReadLog, seen: WritersLook, wait: timedelta, pause: Pause
+) -> None:
+    """Wait for holders that do not show since when they are open."""
+    queries = log.asked.poll, log.asked.writers
+    unknown = seen.holders - seen.starts.keys()
+    try:
+        wait_for_writers_sync(connection, unknown, patience=wait, pause=pause, queries=queries)
+    except WritersInFlight as error:
+        raise WritersInFlight(f"{error} (option wait, in seconds)") from None
 
 
 def wait_for_appends(
@@ -109,10 +126,16 @@ class SettledTime:
     """
     The settled time of one who looks again and again: an open transaction holds it, and nothing waits.
 
-    A holder that a look is the first to see did not hold the lock at the look before: its stamps are not older.
+    A holder that a look is the first to see did not hold the lock at the look before: its stamps are not older. One
+    that shows since when it is open has none before that.
+
+    Args:
+        start: It is settled already.
+        margin: Taken off every bound.
     """
 
     start: datetime
+    margin: timedelta = CLOCK_MARGIN
     _seen: datetime | None = None
     _bounds: dict[str, datetime] = field(default_factory=dict)
 
@@ -126,9 +149,11 @@ class SettledTime:
         if any(holder.startswith("p") for holder in look.holders - self._bounds.keys()):
             # A transaction that is prepared changes its name: the new one may be any that was seen.
             unknown = min([unknown, *self._bounds.values()])
-        self._bounds = {holder: self._bounds.get(holder, unknown) for holder in look.holders}
+        self._bounds = {
+            holder: self._bounds.get(holder) or look.starts.get(holder, unknown) for holder in look.holders
+        }
         self._seen = look.at
-        return max(self.start, min([look.at, *self._bounds.values()]) - CLOCK_MARGIN)
+        return max(self.start, min([look.at, *self._bounds.values()]) - self.margin)
 
     def _oldest(self, started: Iterable[datetime | None]) -> datetime:
         """The lower bound of holders that are there at the first look; some hide when they began."""

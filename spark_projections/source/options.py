@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal import ALL_TYPES, EntityTypes, InvalidEvent, InvalidValue, SliceRange
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
+from spark_projections.reading.logs import ReadLog
 
 DSN_VARIABLE = "PROJECTIONS_DSN"
 
@@ -27,6 +27,8 @@ class JournalOptions:
     Args:
         reading: What to read, before it is split.
         dsn: Where; None for the environment's PROJECTIONS_DSN, which each process looks up by itself.
+        journal: The name of a journal of another system that is attached there; None for the journal there.
+        decode: Where a decoder of its payloads is, MODULE:NAME; None for that of its kind.
         splits: Tasks that read, at most.
         payload_schema: The payload's fields as Spark writes columns; None for the text.
         mode: What a payload that does not fit does: ``failfast`` ends the query, ``permissive`` makes it null.
@@ -38,6 +40,8 @@ class JournalOptions:
 
     reading: Reading
     dsn: str | None = None
+    journal: str | None = None
+    decode: str | None = None
     splits: int = 8
     payload_schema: str | None = None
     mode: str = "failfast"
@@ -48,11 +52,7 @@ class JournalOptions:
 
     def address(self) -> str:
         """The DSN to use in this process; InvalidValue: neither the option nor this process's environment has one."""
-        if dsn := self.dsn or os.environ.get(DSN_VARIABLE):
-            return dsn
-        raise InvalidValue(
-            f"no DSN: set {DSN_VARIABLE} in the environment of the driver and of the executors, or the option dsn"
-        )
+        return ReadLog(self.dsn, DSN_VARIABLE).address()
 
 
 def parse_options(options: Mapping[str, str]) -> JournalOptions:
@@ -135,6 +135,12 @@ def _dsn(text: str) -> str:
             f"{DSN_VARIABLE} in the environment of the driver and of the executors, or leave the password to "
             "libpq there: PGPASSFILE or PGPASSWORD"
         )
+    return text
+
+
+def _place(text: str) -> str:
+    if not all(part.isidentifier() for part in re.split("[.:]", text)) or text.count(":") != 1:
+        raise ValueError("write it as module:name")
     return text
 
 
@@ -230,6 +236,8 @@ _OF_READING: Mapping[str, Callable[[str], Any]] = {
 }
 _OTHERS: Mapping[str, Callable[[str], Any]] = {
     "dsn": _dsn,
+    "journal": str,
+    "decode": _place,
     "splits": _positive,
     "payload_schema": str,
     "mode": _one_of("failfast", "permissive"),

@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -27,9 +28,11 @@ from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, EntityTypes, InvalidValue, SliceRange
 from journal.database import SyncConnection, connect_sync, translated
-from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading, read_batches
+from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading
 from spark_projections.reading.horizon import settled_now
-from spark_projections.reading.splits import balanced, slice_counts
+from spark_projections.reading.logs import UNREADABLE, ReadLog
+from spark_projections.reading.splits import balanced
+from spark_projections.source.attached import log_of
 from spark_projections.source.options import JournalOptions, options_of, parse_options
 from spark_projections.source.payloads import NEEDED, PayloadReader
 
@@ -109,17 +112,18 @@ class SparkTable:
         except ValueError as error:
             raise InvalidValue(f"payloadschema: {error}") from None
 
-    def read(self, dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """Read a partition; InvalidPayload: a payload does not fit."""
+    def read(self, log: ReadLog, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Read a partition; InvalidPayload: a payload does not fit, or cannot be decoded."""
         payloads = self._payload_reader()
         if payloads is None:
-            yield from read_batches(dsn, replace(reading, columns=self._names))
+            yield from log.batches(replace(reading, columns=self._names))
             return
         columns = tuple(dict.fromkeys((*(name for name in self._names if name != _ERROR_NAME), *NEEDED)))
-        for batch in read_batches(dsn, replace(reading, columns=columns)):
+        for batch in log.batches(replace(reading, columns=columns), permissive=self._permissive):
             made: dict[str, pa.Array] = {}
             if self._permissive:
-                made["payload"], made[_ERROR_NAME] = payloads.permissive(batch)
+                made["payload"], wrong = payloads.permissive(batch)
+                made[_ERROR_NAME] = pc.coalesce(batch.column(UNREADABLE), wrong)
             else:
                 made["payload"] = payloads.struct(batch)
             arrays = [made[name] if name in made else batch.column(name) for name in self._names]
@@ -144,29 +148,30 @@ class JournalReader(DataSourceReader):
     def __init__(self, options: JournalOptions, table: SparkTable) -> None:
         self._options = options
         self._table = table
+        self._log = log_of(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the slices by their counts; the time up to which all are read is decided here, once."""
-        dsn, reading = self._options.address(), self._options.reading
+        reading = self._options.reading
         if self._options.horizon:
-            reading = up_to_horizon(dsn, reading, self._options.wait)
-        ranges = balanced(slice_counts(dsn, reading.entity_type), self._options.splits, reading.slices)
+            reading = up_to_horizon(self._log, reading, self._options.wait)
+        ranges = balanced(self._log.counts(reading.entity_type), self._options.splits, reading.slices)
         return [JournalPartition(replace(reading, slices=slices)) for slices in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on a connection of its own."""
         # Spark makes up a partition where there is none.
         if isinstance(partition, JournalPartition):
-            yield from self._table.read(self._options.address(), partition.reading)
+            yield from self._table.read(self._log, partition.reading)
 
 
-def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
+def up_to_horizon(log: ReadLog, reading: Reading, wait: timedelta) -> Reading:
     """
     Bound a reading by the settled horizon: whatever is read of it, and when, is the same.
 
     WritersInFlight: they took longer; NoHorizon: the database is a standby.
     """
-    settled = settled_now(dsn, wait)
+    settled = settled_now(log, wait)
     return replace(reading, until=settled if reading.until is None else min(settled, reading.until))
 
 
@@ -188,6 +193,8 @@ def read_journal(
     entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     dsn: str | None = None,
+    journal: str | None = None,
+    decode: str | None = None,
     splits: int | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -211,6 +218,8 @@ def read_journal(
         slices: Events of sources in this range of slices.
         dsn: A PostgreSQL URL or a libpq keyword string without a password. Default: PROJECTIONS_DSN in the
             environment of the driver and of the executors.
+        journal: The name of a journal of another system, which is attached to that database.
+        decode: Where a decoder of its payloads is, ``module:name``. Default: that of its kind.
         splits: Tasks that read, at most. Default: two for each core.
         since: Events with this ``db_timestamp`` or a later one.
         until: Events with this ``db_timestamp`` or an earlier one.
@@ -233,6 +242,8 @@ def read_journal(
         entity_type=entity_type,
         slices=slices,
         dsn=dsn,
+        journal=journal,
+        decode=decode,
         splits=splits or 2 * spark.sparkContext.defaultParallelism,
         since=since,
         until=until,
@@ -261,6 +272,7 @@ def journal_frame(
     *,
     entity_type: str | Collection[str] | EntityTypes,
     dsn: str | None = None,
+    journal: str | None = None,
     **more: Any,
 ) -> Iterator[DataFrame]:
     """
@@ -273,27 +285,31 @@ def journal_frame(
         spark: The session whose executors read.
         entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         dsn: As for :func:`read_journal`.
+        journal: As for :func:`read_journal`.
         more: The other arguments of :func:`read_journal`, but ``snapshot``.
 
     Raises:
         InvalidValue: A value cannot be used as it is.
         DatabaseError: The database refused, or cannot be reached.
     """
-    given = parse_options(options_of(entity_type=entity_type, dsn=dsn))
+    log = log_of(parse_options(options_of(entity_type=entity_type, dsn=dsn, journal=journal)))
     held = ExitStack()
-    connection = held.enter_context(connect_sync(given.address()))
+    connection = held.enter_context(connect_sync(log.address()))
     # Not by with: what the block raises is the caller's, and no error of this connection.
     try:
         with translated(psycopg.Error):
-            snapshot = _exported(connection)
-        yield read_journal(spark, entity_type=entity_type, dsn=dsn, snapshot=snapshot, **more)
+            snapshot = _exported(connection, LOCK_LOG if log.queries is None else None)
+        yield read_journal(
+            spark, entity_type=entity_type, dsn=dsn, journal=journal, snapshot=snapshot, **more
+        )
     finally:
         held.close()
 
 
-def _exported(connection: SyncConnection) -> str:
+def _exported(connection: SyncConnection, lock: LiteralString | None) -> str:
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    connection.execute(LOCK_LOG)
+    if lock is not None:
+        connection.execute(lock)
     connection.execute(_NO_IDLE_LIMIT)
     [(snapshot,)] = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()
     return str(snapshot)

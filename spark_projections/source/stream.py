@@ -23,11 +23,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from journal import InvalidValue, ProjectionsError, SliceRange
-from journal.database import SyncConnection, connect_sync
+from journal import InvalidValue, Position, ProjectionsError, SliceRange
+from journal.database import SyncConnection, fetch_on_sync
 from journal.writers import Pause, WritersLook, writers_in_flight_sync
 from spark_projections.reading.horizon import SettledTime, look, settled_now
-from spark_projections.reading.splits import balanced, slice_counts
+from spark_projections.reading.splits import balanced
+from spark_projections.source.attached import log_of
 from spark_projections.source.options import JournalOptions
 from spark_projections.source.source import JournalPartition, SparkTable
 
@@ -36,14 +37,13 @@ _INSTANT = timedelta(microseconds=1)
 _IMPORT = "import_id"
 _MOST = 2**31 - 1
 
-# One more than asked for tells whether a page ends between equal times; the index holds all that this reads.
+# One more than asked for tells whether a page ends between equal times; the index holds all that this reads. Pages of
+# journals of other systems may end early, and say so.
 _PAGE = """
-WITH page AS (
-    SELECT k.db_timestamp FROM projections._read_keys_by_slices_v1(
-        %s::text[], %s, %s, %s::timestamptz + interval '1 microsecond', -1, '', 0, %s, %s
-    ) AS k
-)
-SELECT count(*), max(p.db_timestamp), max(p.db_timestamp) FILTER (WHERE p.db_timestamp < l.last)
+WITH page AS (SELECT k.db_timestamp, {more} AS more FROM ({keys}) AS k)
+SELECT
+    count(*), max(p.db_timestamp), max(p.db_timestamp) FILTER (WHERE p.db_timestamp < l.last),
+    coalesce(bool_or(p.more), FALSE)
 FROM (SELECT max(q.db_timestamp) AS last FROM page AS q) AS l, page AS p
 """
 
@@ -100,13 +100,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._table = table
         self._pause = pause
+        self._log = log_of(options)
         self._settled: SettledTime | None = None
         self._target: datetime | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first event, or before ``since``; the ranges are balanced by what is there now."""
         reading = self._options.reading
-        counts = slice_counts(self._options.address(), reading.entity_type)
+        counts = self._log.counts(reading.entity_type)
         ranges = balanced(counts, self._options.splits, reading.slices)
         return StreamPlace(dict.fromkeys(ranges, self._start())).offset()
 
@@ -121,7 +122,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Settle what is there now: the stream ends behind it."""
-        self._target = settled_now(self._options.address(), self._options.wait, self._pause)
+        self._target = settled_now(self._log, self._options.wait, self._pause)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """
@@ -131,9 +132,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         database's clock is behind the offset.
         """
         place = self._checked(StreamPlace.of(start))
-        with connect_sync(self._options.address()) as connection:
-            connection.autocommit = True
-            seen = look(connection, place.import_id)
+        with self._log.connected() as connection:
+            seen = look(connection, place.import_id, poll=self._log.asked.poll)
             settled = self._settle(connection, place, seen)
             back, place = self._with_imports(place, seen)
             further = place if back else self._forward(connection, place, settled, limit)
@@ -156,20 +156,33 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settle(self, connection: SyncConnection, place: StreamPlace, seen: WritersLook) -> datetime:
         latest = max(place.times.values())
         if seen.at < latest != self._start():
-            raise ClockWentBack(
-                f"the database's clock shows {seen.at}, and the stream has read up to {latest}: events may have been "
-                "stamped behind it. Go on when the clock has passed that time, and read what was stamped between "
-                "the two with a DataFrame"
-            )
+            raise ClockWentBack(self._went_back(seen.at, latest))
         if self._target is not None:
             # All of it is settled already; a later look would only hold this back.
             return self._target
         if self._settled is None:
-            self._settled = SettledTime(min(place.times.values()))
-            return self._settled.after(
-                seen, [writer.started_at for writer in writers_in_flight_sync(connection)]
-            )
+            self._settled = SettledTime(min(place.times.values()), self._log.margin)
+            return self._settled.after(seen, self._started(connection))
         return self._settled.after(seen)
+
+    def _started(self, connection: SyncConnection) -> list[datetime | None]:
+        """When those began that do not show it in a look, if that bounds their stamps."""
+        if self._log.queries is not None:
+            return [None]  # a number is no time, and a prepared transaction began before it was prepared
+        return [writer.started_at for writer in writers_in_flight_sync(connection)]
+
+    def _went_back(self, at: datetime, latest: datetime) -> str:
+        if self._log.by_number:
+            now, then = ((one - _EPOCH) // _INSTANT for one in (at, latest))
+            return (
+                f"the sequence of journal {self._options.journal!r} stands at {now}, and the stream has read up to "
+                f"{then}: it was set back, or the journal has lost events. Begin with a new checkpoint"
+            )
+        return (
+            f"the database's clock shows {at}, and the stream has read up to {latest}: events may have been "
+            "stamped behind it. Go on when the clock has passed that time, and read what was stamped between "
+            "the two with a DataFrame"
+        )
 
     def _with_imports(self, place: StreamPlace, seen: WritersLook) -> tuple[bool, StreamPlace]:
         """Whether the stream goes back, and its place with the imports in it that matter."""
@@ -209,17 +222,19 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> datetime | None:
         """Up to where a range is read; None where there is nothing to read."""
         page = 1 if rows is None else min(rows + 1, _MOST)
-        values = (self._options.reading.entity_type.sql, *slices, start, end, page)
-        count: int
-        last: datetime | None
-        before: datetime | None
-        count, last, before = connection.execute(_PAGE, values).fetchone() or (0, None, None)
+        after = Position.before(start + _INSTANT)
+        values = (self._options.reading.entity_type.sql, *slices, *after, end, page)
+        more = "FALSE" if self._log.queries is None else "k.more"
+        ((count, last, before, ends_early),) = fetch_on_sync(
+            connection, _PAGE.format(more=more, keys=self._log.asked.keys), values
+        )
         if count == 0:
             return None
-        if rows is None or count <= rows:
+        if rows is None or (count <= rows and not ends_early):
             return end
         # A page never ends between equal times; when more are equal than fit, all of them come.
-        return before or last
+        found: datetime = before or last
+        return found
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One for each range that has gone forward."""
@@ -235,7 +250,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on a connection of its own."""
         if isinstance(partition, JournalPartition):
-            yield from self._table.read(self._options.address(), partition.reading)
+            yield from self._table.read(self._log, partition.reading)
 
     def commit(self, end: Offset) -> None:
         """Nothing to do: Spark keeps the offsets."""

@@ -81,16 +81,18 @@ def where(databases: Databases, template: str, empty_dsn: str, tmp_path: Path) -
     with databases.fresh(template) as read_side:
         with connect_sync(read_side) as connection:
             connection.execute(READ_MODELS)
-        place = ["--journal-variable", "ORDERS_DSN", "--mapping", "orders.toml", "--read-side", read_side]
-        done = projections(
-            "journals",
+        attach = (
             "attach",
             "table",
+            "--name",
             "orders",
-            *place,
-            cwd=tmp_path,
-            env=environment(ORDERS_DSN=empty_dsn),
+            "--journal-variable",
+            "ORDERS_DSN",
+            "--mapping",
+            "orders.toml",
         )
+        env = environment(ORDERS_DSN=empty_dsn)
+        done = projections(*attach, "--read-side", read_side, cwd=tmp_path, env=env)
         assert done.returncode == 0, done.stderr
         yield read_side, empty_dsn, str(tmp_path)
 

@@ -29,6 +29,7 @@ from journal.polling import Polled, hearing_polls
 from offsets import live_events
 from projections.monitoring.snapshot import snapshot
 from spark_projections.reading.horizon import NoHorizon, settled_now
+from spark_projections.reading.logs import ReadLog
 from tests.fixtures.commands import called, projections
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.projections import execute, happen
@@ -220,7 +221,7 @@ async def test_what_only_reads_works_and_what_writes_says_why_not(followed: Foll
     doctor = called("doctor", "--dsn", dsn)
     written = {" ".join(command): projections(*command, "--dsn", dsn) for command in WRITTEN}
     with pytest.raises(NoHorizon, match="standby"):
-        await asyncio.to_thread(settled_now, dsn, timedelta(seconds=1))
+        await asyncio.to_thread(settled_now, ReadLog(dsn), timedelta(seconds=1))
 
     assert found == ["a", "b"]
     assert {name: done.stderr for name, done in read.items() if done.returncode} == {}

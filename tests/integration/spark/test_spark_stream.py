@@ -18,6 +18,7 @@ from journal import ALL_TYPES, Event, InvalidValue, append_sync, connect, import
 from journal.events import HistoricEvent
 from journal.writers import WritersInFlight
 from spark_projections.reading.horizon import settled_now
+from spark_projections.reading.logs import ReadLog
 from spark_projections.source.options import options_of, parse_options
 from spark_projections.source.source import JournalDataSource, JournalReader, SparkTable
 from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
@@ -134,7 +135,7 @@ def test_all_partitions_of_a_batch_end_at_one_time(dsn: str) -> None:
 
 def test_a_batch_waits_for_an_append_that_is_in_flight(dsn: str) -> None:
     with open_append(dsn, event("late")) as writer:
-        at = settled_now(dsn, timedelta(seconds=60), pause=lambda _: writer.commit())
+        at = settled_now(ReadLog(dsn), timedelta(seconds=60), pause=lambda _: writer.commit())
 
     reader = JournalReader(
         parse_options({"entitytype": "plane", "snapshot": "none", "until": at.isoformat()}), SparkTable(KEYS)
@@ -157,7 +158,7 @@ def test_a_batch_names_no_writer_that_came_after_it_began(dsn: str) -> None:
             append_sync(later, [event("later")])
 
         with pytest.raises(WritersInFlight, match=rf"process {late.info.backend_pid} ") as caught:
-            settled_now(dsn, timedelta(0), pause=come)
+            settled_now(ReadLog(dsn), timedelta(0), pause=come)
 
         assert f"process {later.info.backend_pid} " not in str(caught.value)
 
