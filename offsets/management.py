@@ -32,6 +32,7 @@ FROM projections.projections AS p
 WHERE $1::text[] IS NULL OR p.name = ANY($1) OR p.name || '@' || coalesce(p.journal, 'journal') = ANY($1)
 ORDER BY p.name, p.projection_id
 """
+_READS = "SELECT name, journal, entity_types FROM projections.projections WHERE name = ANY($1)"
 _NAMES = """
 SELECT projections._part_name_v1(p.name, p.journal) AS name FROM projections.projections AS p
 ORDER BY p.name, p.projection_id
@@ -128,16 +129,21 @@ async def entity_types_of(
 
     Raises:
         NotFound: None of one of the names has run; the error lists those that have.
-        WrongJournal: One of them reads another journal.
+        WrongJournal: One of them reads another journal, or is a part of a projection.
     """
-    found: dict[str, EntityTypes] = {}
+    rows = await session.fetch(_READS, list(wanted))
+    found = {
+        row["name"]: EntityTypes.stored(row["entity_types"]) for row in rows if row["journal"] == journal
+    }
     for name in wanted:
-        parts = await _rows(session, [name])
-        types = [row["entity_types"] for row in parts if row["journal"] == journal]
-        if not types:
-            read = " and ".join(journal_said(row["journal"]) for row in parts)
-            raise WrongJournal(f"projection {name!r} reads {read}, not {journal_said(journal)}")
-        found[name] = EntityTypes.stored(types[0])
+        if name not in found:
+            read = sorted(journal_said(row["journal"]) for row in rows if row["name"] == name)
+            if not read:
+                (part, *_) = await _rows(session, [name])
+                raise WrongJournal(
+                    f"{name!r} is a part of projection {part['projection']!r}: name that, and the journal"
+                )
+            raise WrongJournal(f"projection {name!r} reads {' and '.join(read)}, not {journal_said(journal)}")
     return found
 
 

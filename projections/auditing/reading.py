@@ -30,7 +30,8 @@ _SOURCES = (
 )
 _PARKED = """
 SELECT k.source_id, k.seq_nr FROM projections.parked_sources AS k
-INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id WHERE p.name = $1
+INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id
+WHERE p.name = $1 AND p.journal IS NOT DISTINCT FROM $2
 """
 
 
@@ -156,6 +157,6 @@ async def tell_journal(
         history.existed(row["source_id"], row["seq_nr"])
 
 
-async def parked_at(session: OwnedSession, projection: str) -> dict[str, int]:
-    """By source, the number of the event that could not be handled."""
-    return {row["source_id"]: row["seq_nr"] for row in await session.fetch(_PARKED, projection)}
+async def parked_at(session: OwnedSession, projection: str, journal: str | None) -> dict[str, int]:
+    """By source of a journal, by its stored name, the number of the event that could not be handled."""
+    return {row["source_id"]: row["seq_nr"] for row in await session.fetch(_PARKED, projection, journal)}

@@ -73,6 +73,8 @@ class _Sessions(NamedTuple):
 
     read_side: OwnedSession | None
     journal: OwnedSession | None
+    stored_name: str | None = None
+    """What the journal is called there, where it is in another database."""
 
 
 @click.command()
@@ -128,7 +130,8 @@ async def _on_databases(where: Sides, name: str | None, options: _Options) -> An
         database.session() as read_side,
         _journal(database, log) as journal,
     ):
-        return await _compare(_Sessions(read_side, journal), name, options)
+        stored_name = None if log is None else log.stored_name(database)
+        return await _compare(_Sessions(read_side, journal, stored_name), name, options)
 
 
 @asynccontextmanager
@@ -150,7 +153,7 @@ async def _compare(where: _Sessions, name: str | None, options: _Options) -> Ans
             async for row in _rows(options.committed, where.journal):
                 committed_in(history, row, waiting)
         elif where.read_side is not None and where.journal is not None and name is not None:
-            entity_types = (await entity_types_of(where.read_side, [name]))[name]
+            entity_types = (await entity_types_of(where.read_side, [name], where.stored_name))[name]
             await tell_journal(history, where.journal, entity_types, options.event_types, waiting)
         found = await asyncio.to_thread(history.audit)
     return _answer({p: one for p, one in found.items() if name in {None, p}}, options)
@@ -164,7 +167,11 @@ async def _now(where: _Sessions) -> datetime:
 
 
 async def _parked(where: _Sessions, name: str | None) -> dict[str, int]:
-    return {} if where.read_side is None or name is None else await parked_at(where.read_side, name)
+    return (
+        {}
+        if where.read_side is None or name is None
+        else await parked_at(where.read_side, name, where.stored_name)
+    )
 
 
 async def _rows(given: str, session: OwnedSession | None) -> AsyncIterator[Mapping[str, object]]:

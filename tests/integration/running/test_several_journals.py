@@ -357,6 +357,8 @@ async def test_to_wait_for_what_was_appended_to_one_of_them(
             await offsets.set_paused(session, "p", paused=False)
         await wait_for(read_side, "p", appended, settings().lease, journal=journals[1])
         assert sorted(await effects(read_side)) == [("1a", 1), ("2a", 1)]
+        with pytest.raises(WrongJournal, match="'p@second' is a part of projection 'p': name that"):
+            await wait_for(read_side, "p@second", appended, settings().lease, journal=journals[1])
         with pytest.raises(WrongJournal, match=r"reads journal 'first' .* not journal 'third'"):
             await wait_for(read_side, "p", appended, settings().lease, journal=Log(other, "third"))
 
