@@ -32,7 +32,7 @@ class Process:
         journals: What is read; by default our journal in that database.
 
     Raises:
-        InvalidValue: Two of several journals have one name.
+        InvalidValue: Two of several journals have one name, or are one.
         PoolTooSmall: A database lends too few connections.
     """
 
@@ -59,15 +59,24 @@ class Process:
         self.logs = [ReadJournal(log, self.connections, alone=len(logs) == 1) for log in logs]
         self.apart = any(one.apart for one in self.logs)
         """Whether a journal is in another database than the read models."""
-        names = [one.name for one in self.logs]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InvalidValue(
-                f"two journals are named {twice!r}, by which what is handled of each is stored; the one in the "
-                f"database of the read models is always {OWN_NAME!r}. Name the other: Log(database, name), or "
-                "--journal NAME=postgresql://..."
-            )
+        _check_apart(self.logs)
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
         self.tables = TableWriter()
         self.read_models = ReadModelWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)
+
+
+def _check_apart(logs: Sequence[ReadJournal]) -> None:
+    names = [one.name for one in logs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidValue(
+            f"two journals are named {twice!r}, by which what is handled of each is stored; the one in the database of "
+            f"the read models is always {OWN_NAME!r}. Name the other: Log(database, name), or --journal "
+            "NAME=postgresql://..."
+        )
+    places = [one.place for one in logs if one.place is not None]
+    if any(places.count(place) > 1 for place in places):
+        raise InvalidValue(
+            f"a journal is passed twice, among {', '.join(names)}: each of its events would be handled twice"
+        )

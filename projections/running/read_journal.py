@@ -17,9 +17,11 @@ from typing import TypeAlias
 from journal import (
     JOURNAL,
     OWN_NAME,
+    Database,
     Log,
     LogToOpen,
     OwnedSession,
+    Queries,
     WritersPoller,
     entity_types,
     now_in,
@@ -83,6 +85,11 @@ class ReadJournal:
             )
         self.log, self._to_open = log, None
         self._reading = asyncio.Semaphore(places)
+
+    @property
+    def place(self) -> tuple[Database, Queries] | None:
+        """Where it is, and what it is there; None before it is opened."""
+        return None if self._to_open is not None else (self.log.database, self.log.queries)
 
     def part_of(self, projection: str) -> str:
         """What a projection is called as far as it reads this journal: of several, ``NAME@JOURNAL``."""

@@ -95,7 +95,7 @@ def sides(
         primary: The primary of the journal that was named, or None: then ``PROJECTIONS_JOURNAL_PRIMARY``.
 
     Raises:
-        click.UsageError: The first three were named, or a primary without one journal.
+        click.UsageError: The first three were named, or a primary without one journal, or a journal twice.
         ProjectionsError: A DSN cannot be read, or the embedded server is needed and cannot be had.
     """
     journals = tuple(journals or ())
@@ -109,6 +109,8 @@ def sides(
     for journal in journals:
         if not _is_name(journal):
             check_dsn(_named(journal)[1], "the DSN of the journal")
+    if len({_named(journal)[1] for journal in journals}) < len(journals):
+        raise click.UsageError("a journal is named twice: each of its events would be handled twice")
     if read_side is not None:
         check_dsn(read_side, "the DSN of the read side")
     if journals and read_side is not None:

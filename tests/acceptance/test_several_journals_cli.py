@@ -180,6 +180,7 @@ def test_one_that_is_away_at_the_start_does_not_keep_the_other_waiting(
             ["--journal", "postgresql:///a", "--journal", "postgresql:///b"],
             "two journals are named 'journal'",
         ),
+        (["--journal", "a=postgresql:///x", "--journal", "b=postgresql:///x"], "a journal is named twice"),
         (["--journal", "a=mysql://x", "--journal", "b"], "the DSN of the journal"),
     ],
 )

@@ -37,10 +37,10 @@ BEGIN
         OR EXISTS (SELECT FROM projections.source_offsets AS o WHERE o.projection_id = p.projection_id)
     );
     IF _begun IS NOT NULL AND NOT _has_part AND cardinality(p_journals) = 1 THEN
-        RAISE EXCEPTION 'projection % reads %, not %', quote_literal(p_name), _begun,
+        RAISE EXCEPTION 'projection % reads %, not %: name the journal that it reads, and this one beside it if it is to read both; or '
+            'empty its read model and clear its offset first', quote_literal(p_name), _begun,
             coalesce('journal ' || quote_literal(p_journal) || ' of another database', 'that')
-        USING ERRCODE = 'PJ023',
-            HINT = 'Name the journal that it reads, beside this one if it is to read both; or empty its read model and clear its offset first.';
+        USING ERRCODE = 'PJ023';
     ELSIF _begun IS NOT NULL THEN
         RAISE EXCEPTION 'projection % reads %, too, which is not named: name all its journals; or, if it is to read that no more, remove '
             'that part of it: projections remove %', quote_literal(p_name), _begun, p_name || '@' || _part

@@ -368,5 +368,9 @@ async def test_what_is_refused(database: Database, other: Database, read_side: D
         await run(read_side, recording(), journal=[database, other])
     with pytest.raises(InvalidValue, match="reads the journal in the database of the read models"):
         await run(read_side, journal=[read_side, Log(other, "second")], discovery=Matching())
+    with pytest.raises(
+        InvalidValue, match="a journal is passed twice, among first, second: each of its events would"
+    ):
+        await run(read_side, recording(), journal=[Log(other, "first"), Log(other, "second")])
     with pytest.raises(InvalidValue, match="Name the other: Log"):
         await run(read_side, recording(), journal=[Log(read_side, "mine"), other])
