@@ -99,14 +99,18 @@ class BaseSession(ABC):
             )
 
     async def _run(self, call: Awaitable[T]) -> T:
-        limit = None if self.patience is None else self.patience.total_seconds()
+        watchdog = None
         try:
-            async with asyncio.timeout(limit) as watchdog:
+            if self.patience is None:  # of a handler, which may have a statement for each event
+                return await call
+            async with asyncio.timeout(self.patience.total_seconds()) as watchdog:
                 return await call
         except self.errors as error:
-            if watchdog.expired() or isinstance(error, MemoryError):
+            expired = watchdog is not None and watchdog.expired()
+            if expired or isinstance(error, MemoryError):
                 await self.drop()  # in the middle of an answer that nobody will read to its end
-            if watchdog.expired():
+            if expired and self.patience is not None:
+                limit = self.patience.total_seconds()
                 self.failure = NoAnswer(
                     f"no answer from the database for {limit:g} s: its connection is dropped"
                 )

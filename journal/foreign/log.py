@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha1
-from uuid import NAMESPACE_URL, UUID, uuid5
 
 from journal.backtracking import SequenceBacktracking, TransactionStartBacktracking
 from journal.database import Database, Row
 from journal.events import EventEnvelope, Origin
 from journal.foreign.checking import check
+from journal.foreign.event_ids import event_ids
 from journal.foreign.mapping import TableMapping
 from journal.foreign.payloads import Decoder, Stored, json_text, readable
 from journal.log import LateCommitBound, Log, Queries
@@ -23,8 +22,6 @@ _BOUNDS: dict[str, LateCommitBound] = {
     "sequence": SequenceBacktracking,
     "transaction-start": TransactionStartBacktracking,
 }
-_OTHER_BITS = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
-_VERSION_5 = 5 << 76 | 0b10 << 62
 _new = tuple.__new__  # without the call of a Python function
 
 
@@ -79,15 +76,7 @@ class Envelopes:
 
     def __call__(self, rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
         """As :data:`journal.log.Decode` says."""
-        begun = sha1(uuid5(NAMESPACE_URL, f"slice-projections:{self.name}").bytes, usedforsecurity=False)
-        decode = self.decoder
-
-        def id_of(source_id: str, seq_nr: int) -> UUID:
-            """The UUID of version 5 of an event; uuid5() takes four times as long, and this is the hot path."""
-            digest = begun.copy()
-            digest.update(f"{source_id}/{seq_nr}".encode())
-            return UUID(int=int.from_bytes(digest.digest()[:16]) & _OTHER_BITS | _VERSION_5)
-
+        decode, id_of = self.decoder, event_ids(self.name)
         for row in rows:
             (
                 source_id, seq_nr, at, slice_number, event_id, entity_type, event_type, version, payload, metadata,
