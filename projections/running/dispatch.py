@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -27,6 +28,7 @@ from projections.running.loop_monitor import LoopMonitor
 from projections.running.reacting import find_reactions
 from projections.running.read_model_writer import ReadModelWriter
 from projections.running.table_writer import BatchWriter
+from projections.running.watchdog import Watchdog
 
 _SILENCE = 1.0  # seconds
 
@@ -123,7 +125,7 @@ class Dispatcher:
         find: Callable[[EventEnvelope], _Handler | None],
     ) -> None:
         spoken_at = self._clock()
-        with self._monitor.handling() as name:
+        with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog:
             for index, envelope in enumerate(envelopes):
                 try:
                     if (found := find(envelope)) is None:
@@ -131,7 +133,7 @@ class Dispatcher:
                     decode, method = found
                     event = decode(envelope)
                     name(envelope)
-                    async with asyncio.timeout(self._timeout) as watchdog:
+                    with watchdog:
                         await method(session, event, envelope)
                 except TimeoutError as error:
                     _raise(self._hung(watchdog, error), envelope, index)
@@ -155,10 +157,9 @@ class Dispatcher:
             first = events[0][1]
             several = f"a group of {len(events)} from " if len(events) > 1 else ""
             try:
-                with self._monitor.handling() as name:
+                with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog, watchdog:
                     name(first)
-                    async with asyncio.timeout(self._timeout) as watchdog:
-                        await method(session, events)
+                    await method(session, events)
             except TimeoutError as error:
                 _raise(self._hung(watchdog, error), first, None, several)
             except _OF_A_HANDLER as error:
@@ -171,16 +172,15 @@ class Dispatcher:
     async def _whole(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         first = envelopes[0]
         try:
-            with self._monitor.handling() as name:
+            with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog, watchdog:
                 name(first)
-                async with asyncio.timeout(self._timeout) as watchdog:
-                    await self._target.handle(session, envelopes)
+                await self._target.handle(session, envelopes)
         except TimeoutError as error:
             _raise(self._hung(watchdog, error), first, None)
         except _OF_A_HANDLER as error:
             _raise(error, first, None)
 
-    def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
+    def _hung(self, watchdog: Watchdog, error: TimeoutError) -> TimeoutError:
         if not watchdog.expired():
             return error  # the handler's own
         hung = TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")

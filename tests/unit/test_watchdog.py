@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing, suppress
+
+import pytest
+
+from projections.running.watchdog import Watchdog
+
+LIMIT = 0.05
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+def cancelling() -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
+async def test_a_block_that_takes_too_long_is_cancelled_and_the_next_one_is_not() -> None:
+    with closing(Watchdog(LIMIT)) as watchdog:
+        for _ in range(2):
+            with pytest.raises(TimeoutError), watchdog:
+                await hang()
+            assert watchdog.expired()
+            with watchdog:
+                await asyncio.sleep(0)
+            assert not watchdog.expired()
+    assert cancelling() == 0
+
+
+async def test_blocks_have_the_limit_each_and_one_timer_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda at, *args: (timers.append(at), call_at(at, *args))[1])
+    blocks, ends_at = 0, loop.time() + 3 * LIMIT
+    with closing(Watchdog(LIMIT)) as watchdog:
+        while loop.time() < ends_at:
+            with watchdog:
+                await asyncio.sleep(0)
+            blocks += 1
+    assert len(timers) <= 4 < blocks
+
+
+async def test_who_is_cancelled_from_outside_is_cancelled() -> None:
+    began = asyncio.Event()
+
+    async def watched() -> None:
+        with closing(Watchdog(60)) as watchdog, watchdog:
+            began.set()
+            await hang()
+
+    task = asyncio.create_task(watched())
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_one_that_swallows_its_cancellation_is_no_time_out_and_is_known() -> None:
+    with closing(Watchdog(LIMIT)) as watchdog:
+        with watchdog, suppress(asyncio.CancelledError):
+            await hang()
+        assert watchdog.expired()
+    assert cancelling() == 0
+
+
+async def test_a_time_out_of_the_block_itself_is_its_own() -> None:
+    with closing(Watchdog(60)) as watchdog:
+        with pytest.raises(TimeoutError), watchdog:
+            async with asyncio.timeout(0):
+                await hang()
+        assert not watchdog.expired()
