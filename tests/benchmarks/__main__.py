@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 
+from tests.benchmarks.akka import measure_akka
 from tests.benchmarks.appending import measure_append, measure_import
 from tests.benchmarks.capturing import measure_capture
 from tests.benchmarks.clustering import measure_clustering
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "inline": measure_inline,
     "idle": measure_idle,
     "memory": measure_memory,
+    "akka": measure_akka,
 }
 
 

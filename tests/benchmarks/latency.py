@@ -13,6 +13,7 @@ from statistics import quantiles
 from journal import Database, EventEnvelope, Notifier, SliceRange
 from journal.appending import append
 from journal.database import connect
+from journal.log import Log
 from projections import RunSettings, StatusObserver, run
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes
@@ -28,7 +29,7 @@ def spacing(chance: random.Random) -> float:
     return chance.uniform(*_SPACING)
 
 
-class _Seen(StatusObserver):
+class Seen(StatusObserver):
     """When each event was handled, and a signal once a number of them are."""
 
     def __init__(self) -> None:
@@ -54,12 +55,16 @@ class _Seen(StatusObserver):
 
 @asynccontextmanager
 async def worker(
-    database: Database, ranges: int, settings: RunSettings, definition: type[object] = workload.ByTable
-) -> AsyncIterator[_Seen]:
+    database: Database,
+    ranges: int,
+    settings: RunSettings,
+    definition: type[object] = workload.ByTable,
+    journal: Log | None = None,
+) -> AsyncIterator[Seen]:
     """A worker in this process; gives what it has handled."""
-    seen, stop = _Seen(), asyncio.Event()
+    seen, stop = Seen(), asyncio.Event()
     running = asyncio.create_task(
-        run(database, definition, ranges=ranges, settings=settings, observer=seen, stop=stop)
+        run(database, definition, journal=journal, ranges=ranges, settings=settings, observer=seen, stop=stop)
     )
     try:
         await seen.until(ranges=ranges)

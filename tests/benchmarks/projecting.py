@@ -29,36 +29,21 @@ AND db_timestamp >= $2 AND (db_timestamp, slice, source_id, seq_nr) > ($2, $3::s
 ORDER BY entity_type, db_timestamp, slice, source_id, seq_nr LIMIT $6
 """
 
-Landing = tuple[str, date, int]
-Decode = Callable[[str], Landing]
-Write = Callable[[Any, Sequence[Landing]], Awaitable[None]]
+Decode = Callable[[str], workload.Landing]
+Write = Callable[[Any, Sequence[workload.Landing]], Awaitable[None]]
 
 
-def _checked(payload: str) -> Landing:
+def _checked(payload: str) -> workload.Landing:
     event = Landed.model_validate_json(payload)
     return event.carrier, event.day, event.delay
 
 
-def _unchecked(payload: str) -> Landing:
+def _unchecked(payload: str) -> workload.Landing:
     event = json.loads(payload)
     return event["carrier"], date.fromisoformat(event["day"]), event["delay"]
 
 
-async def _write_folded(connection: Any, landings: Sequence[Landing]) -> None:
-    rows: dict[tuple[str, date], list[int]] = {}
-    for carrier, day, delay in landings:
-        row = rows.get((carrier, day))
-        if row is None:
-            rows[carrier, day] = [1, delay, delay]
-        else:
-            row[0] += 1
-            row[1] += delay
-            row[2] = max(row[2], delay)
-    keys, values = zip(*rows, strict=True), zip(*rows.values(), strict=True)
-    await connection.execute(workload.UPSERT_MANY, *map(list, keys), *map(list, values))
-
-
-async def _write_each(connection: Any, landings: Sequence[Landing]) -> None:
+async def _write_each(connection: Any, landings: Sequence[workload.Landing]) -> None:
     async with connection.transaction():
         for landing in landings:
             await connection.execute(workload.UPSERT_ONE, *landing)
@@ -138,8 +123,8 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
                     "sql": work.contender(
                         lambda: run(database, workload.BySql, until_caught_up=True), _IN_SQL
                     ),
-                    _HAND: work.by_hand(_checked, _write_folded),
-                    _UNCHECKED: work.by_hand(_unchecked, _write_folded),
+                    _HAND: work.by_hand(_checked, workload.write_folded),
+                    _UNCHECKED: work.by_hand(_unchecked, workload.write_folded),
                     "statement": work.contender(
                         lambda: run(database, workload.ByStatement, until_caught_up=True)
                     ),
@@ -174,7 +159,7 @@ async def _measure_sources(server: Server, sizes: Sizes, sources: int) -> list[L
                     "sql": work.contender(
                         lambda: run(database, workload.BySql, until_caught_up=True), _IN_SQL
                     ),
-                    _HAND: work.by_hand(_checked, _write_folded),
+                    _HAND: work.by_hand(_checked, workload.write_folded),
                 },
                 sizes.rounds,
             )

@@ -24,7 +24,7 @@ FROM projections.projection_ranges AS r
 
 
 @asynccontextmanager
-async def worker(dsn: str, target: str, ranges: int) -> AsyncIterator[int]:
+async def worker(dsn: str, target: str, ranges: int, *options: str) -> AsyncIterator[int]:
     """
     Run ``projections worker`` with the settings that everybody gets, for the length of the block.
 
@@ -32,7 +32,7 @@ async def worker(dsn: str, target: str, ranges: int) -> AsyncIterator[int]:
         The process's id.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "projections.cli", "worker", target, f"--ranges={ranges}", "--log-level=error",
+        sys.executable, "-m", "projections.cli", "worker", target, f"--ranges={ranges}", "--log-level=error", *options,
         cwd=_ROOT, env={**os.environ, DSN_VARIABLE: dsn},
     )  # fmt: skip
     try:
@@ -45,11 +45,11 @@ async def worker(dsn: str, target: str, ranges: int) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def workers(dsn: str, target: str, processes: int, ranges: int) -> AsyncIterator[None]:
+async def workers(dsn: str, target: str, processes: int, ranges: int, *options: str) -> AsyncIterator[None]:
     """Run several, for the length of the block."""
     async with AsyncExitStack() as stack:
         for _ in range(processes):
-            await stack.enter_async_context(worker(dsn, target, ranges))
+            await stack.enter_async_context(worker(dsn, target, ranges, *options))
         yield
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -34,6 +35,10 @@ UPSERT_ONE = UPSERT.format(rows="VALUES ($1, $2, 1, $3::integer, $3::integer)")
 UPSERT_MANY = UPSERT.format(
     rows="SELECT * FROM unnest($1::text[], $2::date[], $3::integer[], $4::bigint[], $5::integer[])"
 )
+
+
+Landing = tuple[str, date, int]
+"""Carrier, day and delay."""
 
 
 class Landed(BaseModel):
@@ -87,23 +92,27 @@ SELECT
     now() - interval '1 hour'
 FROM generate_series(0, %(sources)s - 1) AS n
 """
+PAYLOAD = """
+    format(
+        '{"carrier":"%%s","flight":%%s,"origin":"JFK","day":"%%s","hour":%%s,"delay":%%s}',
+        (%(carriers)s::text[])[e.n * 7919 %% %(sources)s %% 16 + 1], e.n %% 5000,
+        date '2013-01-01' + (e.n / 900 %% 365)::integer, e.n %% 24, e.n * 37 %% 180 - 30
+    )
+"""
+"""The JSON text of the event ``e.n``; of %(carriers)s and %(sources)s."""
 _EVENTS = """
 INSERT INTO projections.events
     (db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload)
 SELECT
     e.at, e.n / %(sources)s + 1, projections.uuid7_v1(e.at), s.slice, 1, s.source_id, %(type)s, 'Landed',
-    format(
-        '{"carrier":"%%s","flight":%%s,"origin":"JFK","day":"%%s","hour":%%s,"delay":%%s}',
-        (%(carriers)s::text[])[e.n * 7919 %% %(sources)s %% 16 + 1], e.n %% 5000,
-        date '2013-01-01' + (e.n / 900 %% 365)::integer, e.n %% 24, e.n * 37 %% 180 - 30
-    )::json
+    {payload}::json
 FROM (
     SELECT n, now() - interval '1 hour' - (%(count)s - n) * interval '100 microseconds' AS at
     FROM generate_series(0, %(count)s::bigint - 1) AS n
 ) AS e
 INNER JOIN projections.sources AS s ON s.source_id = 'N' || (e.n * 7919 %% %(sources)s)
 ORDER BY e.n
-"""
+""".replace("{payload}", PAYLOAD.strip())
 
 
 def fill(dsn: str, count: int, sources: int) -> None:
@@ -117,6 +126,21 @@ def fill(dsn: str, count: int, sources: int) -> None:
 def expected(count: int, sources: int) -> tuple[int, int]:
     """Flights and delay that the read model sums up to."""
     return count, sum(landed(n, sources).delay for n in range(count))
+
+
+async def write_folded(connection: Any, landings: Sequence[Landing]) -> None:
+    """Fold in Python, and write what that makes set-wise."""
+    rows: dict[tuple[str, date], list[int]] = {}
+    for carrier, day, delay in landings:
+        row = rows.get((carrier, day))
+        if row is None:
+            rows[carrier, day] = [1, delay, delay]
+        else:
+            row[0] += 1
+            row[1] += delay
+            row[2] = max(row[2], delay)
+    keys, values = zip(*rows, strict=True), zip(*rows.values(), strict=True)
+    await connection.execute(UPSERT_MANY, *map(list, keys), *map(list, values))
 
 
 DELAYS = Table("delays", key=("carrier", "day"), increment=("flights", "delay"), maximum=("worst",))
