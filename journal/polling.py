@@ -20,7 +20,7 @@ from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.database import Database, KeptSession, Row
 from journal.database.generation import Generation
 from journal.entity_types import EntityTypes
-from journal.errors import NeedsPrimary
+from journal.errors import DatabaseUnavailable, NeedsPrimary
 from journal.log import Log, as_log
 from journal.service import Pace
 from journal.standby import NEEDS_PRIMARY, PollAnswer, StandbyPolls, patience
@@ -166,14 +166,13 @@ class WritersPoller:
         self._places: dict[object, tuple[EntityTypes, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
+        self._failed: DatabaseUnavailable | None = None
         self._woken = asyncio.Event()
         self._number = 0
         self._generation: Generation | None = None
         self._generations = 0
         self._back_to: list[datetime] = []
-        self._asked_at = 0.0
-        self._polled_at = 0.0
-        self._took = 0.0
+        self._asked_at = self._polled_at = self._took = 0.0
         self._numbers: dict[str, int] = {}
         self._row: tuple[WritersPoll, dict[int, str], Newest, datetime] | None = None
 
@@ -266,11 +265,18 @@ class WritersPoller:
             NeedsPrimary: A standby answers who needs the primary.
         """
         self._places[who] = (entity_types, place, import_id)
+        failed = self._failed
         async with self._one_at_a_time:
             # A poll from before this range asked may leave out imports and events that only it has not seen.
             if self._number <= after or who not in self._covered:
+                if self._failed is not None and self._failed is not failed:
+                    raise self._failed  # each would wait for as long, one after the other
                 await self._wait()
-                await self._poll()
+                try:
+                    await self._poll()
+                except DatabaseUnavailable as error:
+                    self._failed = error
+                    raise
         assert self._row is not None  # noqa: S101 - set by _poll
         poll, import_types, newest, since = self._row
         if needs_primary and poll.replayed_until is not None:

@@ -53,10 +53,25 @@ class Page(list[T]):
 
 
 def _page(
-    queries: Queries, rows: Sequence[Row], origin: Origin = Origin.QUERY, *, page_size: int | None = None
+    queries: Queries,
+    rows: Sequence[Row],
+    origin: Origin = Origin.QUERY,
+    *,
+    page_size: int | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> Page[EventEnvelope]:
     more = bool(rows) and (len(rows) == page_size or rows[-1]["more"])
-    return Page.of(queries.decode(rows, origin), more=more)
+    if queries is JOURNAL:
+        return Page.of(queries.decode(rows, origin), more=more)
+    # What was packed by the application may be a thousand times as long as the database could tell.
+    page, left = Page[EventEnvelope](), page_bytes
+    for envelope in queries.decode(rows, origin):
+        page.append(envelope)
+        left -= len(envelope.payload_json)
+        if left <= 0:
+            break
+    page.more = more or len(page) < len(rows)
+    return page
 
 
 async def read_source(
@@ -104,7 +119,7 @@ async def read_source_page(
 ) -> Page[EventEnvelope]:
     """The first events of a source from one number to another, or the last, as many as a page has."""
     rows = await session.fetch(queries.source, source_id, first, last, backwards, PAGE_SIZE, page_bytes)
-    return _page(queries, rows, page_size=PAGE_SIZE)
+    return _page(queries, rows, page_size=PAGE_SIZE, page_bytes=page_bytes)
 
 
 async def latest_seq_nr(session: Session, source_id: str, *, queries: Queries = JOURNAL) -> int:
@@ -208,7 +223,7 @@ class SliceReader:
         """The next events, up to and including the time ``until``."""
         page = (self.entity_types.sql, *self.slices, *after, until, self.page_size, self.page_bytes)
         rows = await session.fetch(self.queries.events, *page)
-        return _page(self.queries, rows, page_size=self.page_size)
+        return _page(self.queries, rows, page_size=self.page_size, page_bytes=self.page_bytes)
 
     async def keys(self, session: Session, after: Position, until: datetime) -> Page[Key]:
         """The keys of the next events, without their payload: what backtracking compares."""
@@ -227,7 +242,7 @@ class SliceReader:
             return Page(), ()
         columns = [[key[i] for key in keys] for i in range(3)]
         rows = await session.fetch(self.queries.load, *columns, self.page_bytes)
-        page = _page(self.queries, rows, Origin.BACKTRACKING)
+        page = _page(self.queries, rows, Origin.BACKTRACKING, page_bytes=self.page_bytes)
         if not page.more:
             return page, ()
         return page, [key for key in keys if key.position > page[-1].position]

@@ -24,9 +24,8 @@ async def note_watermark(session: Session, log: Log, retention: timedelta) -> No
     Raises:
         JournalUnavailable: The log's database cannot be reached.
     """
-    seen_at = await session.fetchval(
-        _CLOCK
-    )  # first: what is drawn while the log answers is younger than this
+    # First: what is drawn while the log answers is younger than this.
+    seen_at = await session.fetchval(_CLOCK)
     async with log.at_primary.session() as reading:
         end = (await now(reading, queries=log.queries)).time
     await session.fetchval(_NOTE, log.name, end, seen_at, retention)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from journal.errors import InvalidPayload, ProjectionsError
+from journal.foreign.cbor import check_cbor
 from journal.foreign.payloads import Decoder, Stored, text_of, unpacked
 from journal.payload import MAX_PAYLOAD_BYTES
 
@@ -17,6 +18,8 @@ _PROTOBUF, _JACKSON_JSON, _JACKSON_CBOR_264, _JACKSON_CBOR = 2, 31, 32, 33
 _LONG, _INT, _STRING, _BOOLEAN = 18, 19, 20, 35
 _LZ4 = struct.Struct(">II")
 _LZ4_MAGIC = 0x87D96DF6
+_SELF_DESCRIBED = b"\xd9\xd9\xf7"
+"""What CBOR may begin with, to say that it is CBOR."""
 
 
 def pekko_payloads(
@@ -75,7 +78,8 @@ def _json(stored: Stored) -> str:
 
 
 def _cbor(stored: Stored) -> str:
-    value = _needed("cbor2").loads(_unpacked(_bytes(stored)))
+    check_cbor(data := _unpacked(_bytes(stored)).removeprefix(_SELF_DESCRIBED))
+    value = _needed("cbor2").loads(data)
     return to_json(value, bytes_mode="base64").decode()
 
 

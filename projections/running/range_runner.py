@@ -42,6 +42,7 @@ from projections.failing import Streak
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
 from projections.running.gaps import Acceptance
+from projections.running.journal_place import check_place
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
 from projections.running.process import Process
@@ -104,6 +105,7 @@ class RangeRunner:
         self._look = read.poller.number
         self._generation = read.poller.generation
         self._used_poll_at = claim.horizon
+        self._reborn = False
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
         self._running.set()
@@ -215,7 +217,7 @@ class RangeRunner:
             may_be_behind=look.poll.replayed_until is not None,
         )  # fmt: skip
         if reborn:
-            self._backtracking.import_id = 0
+            self._backtracking.import_id, self._reborn = 0, True
         if ahead:
             self._tell_ahead(ahead)
 
@@ -326,21 +328,12 @@ class RangeRunner:
         return look
 
     def _check_place(self, look: Look) -> None:
-        """
-        Make sure that the journal gives its events no places that count as handled.
-
-        Raises:
-            ProjectionFailed: Its sequence or its clock was set back further than offsets are kept.
-        """
-        journal, poll, bound = self._log.log, look.poll, self._transactions.state.evicted_before
-        if poll.replayed_until is not None or poll.polled_at >= bound:
-            return
-        what, which = ("numbers", "sequence") if journal.is_by_number else ("times", "clock")
-        raise ProjectionFailed(
-            f"the {which} of journal {journal.name!r} has gone back to {journal.shown(poll.polled_at)}, and what is "
-            f"before {journal.shown(bound)} counts as handled: set it forward. Events that have such {what} by now are "
-            "not handled: append them again, or empty the read model and clear its offsets"
-        )
+        journal, bound = self._log.log, self._transactions.state.evicted_before
+        # In one life a sequence never goes back by itself. A standby may be read with a poll of before.
+        if journal.is_by_number and journal.primary is None and not self._reborn:
+            bound = max(bound, self._backtracking.horizon)
+        self._reborn = False
+        check_place(journal, look, bound)
 
     async def _poll(self) -> None:
         look = await self._next_look()

@@ -17,7 +17,12 @@ import pytest
 
 from journal import ConnectionSettings, Database, ProjectionsError, connect, schema
 from journal.embedded import EmbeddedServer
-from tests.fixtures import bad_databases, bad_subscriptions, bad_webhooks  # noqa: F401 - they register their cases
+from tests.fixtures import (  # noqa: F401 - they register their cases
+    bad_databases,
+    bad_journals,
+    bad_subscriptions,
+    bad_webhooks,
+)
 from tests.fixtures.bad_input import CASES, Bench
 from tests.fixtures.commands import ROOT, environment, projections
 from tests.fixtures.postgres import Run, binaries_for

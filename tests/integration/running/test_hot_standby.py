@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -27,10 +28,11 @@ from journal import (
 )
 from journal.errors import ForeignJournalError, NeedsPrimary
 from offsets import live_events
-from projections import run
+from projections import Backoff, run
 from projections.monitoring import projection_lag
 from tests.fixtures.failover import Server
 from tests.fixtures.hot_standby import Servers, hot_standby, stepped
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (
     caught_up,
@@ -253,6 +255,64 @@ async def test_catching_up_means_what_the_primary_has(servers: Servers) -> None:
         )
         servers.resume()
     assert await effects(servers.read_side) == [("a", 1)]
+
+
+async def test_ranges_that_wait_for_a_standby_whose_replay_is_paused_stop_together(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "PATIENCE", 3)
+    asked = 0
+    ask = standby.StandbyPolls.ask
+
+    async def counted(self: Any, import_id: int, places: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await ask(self, import_id, places)
+
+    monkeypatch.setattr(standby.StandbyPolls, "ask", counted)
+    await servers.pause()
+    await happen(servers.primary, "a")
+    slow = settings(restart=Backoff(timedelta(hours=1), timedelta(hours=1)))
+    async with running(servers.read_side, recording(), journal=servers.log, ranges=8, settings=slow) as told:
+        error = (await told.first("failed"))[-1]
+        assert "has not replayed the last" in str(error)
+        failed = "SELECT count(*) = 8 FROM projections.projection_ranges WHERE failures = 1"
+        await until(servers.read_side, failed)
+    assert asked == 1  # and each range has waited three seconds, not up to 24
+
+    servers.resume()
+    await caught_up(servers.read_side, recording(), journal=servers.log)
+    assert await effects(servers.read_side) == [("a", 1)]
+
+
+async def test_servers_that_are_killed_while_a_projection_reads_behind_a_pooler(
+    base_cluster: Server, databases: Databases, template: str
+) -> None:
+    """A pooler in transaction mode is in front of each; each event counts once, in the order of its source."""
+    chance = random.Random(5)
+    async with (
+        hot_standby(base_cluster, databases, template) as servers,
+        pooler(servers.both.primary.dsn("one"), "server_login_retry = 1") as primary_dsn,
+        pooler(servers.both.standby.dsn("one"), "server_login_retry = 1") as standby_dsn,
+        connect(primary_dsn) as primary,
+        connect(standby_dsn) as replica,
+    ):
+        log, last = Log(replica, primary=Primary(primary)), dict.fromkeys([f"s{n}" for n in range(20)], 0)
+        async with running(servers.read_side, recording(), journal=log, ranges=4):
+            for life in range(6):
+                for _ in range(40):
+                    batch = chance.choices(list(last), k=10)
+                    await happen(servers.primary, *batch)
+                    for source in batch:
+                        last[source] += 1
+                await until_effects(servers.read_side, 400 * life + 100)  # it is in the middle of reading
+                killed = servers.both.standby if life % 2 else servers.both.primary
+                await asyncio.to_thread(killed.kill)
+                await asyncio.to_thread(killed.start)
+                await answering(servers.primary)
+            await until_effects(servers.read_side, 2400)
+        await caught_up(servers.read_side, recording(), journal=log)
+        each_once(await effects(servers.read_side), **last)
 
 
 async def test_an_idle_primary_that_has_begun_a_new_segment_is_not_waited_for(servers: Servers) -> None:
