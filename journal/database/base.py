@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from journal.database.error_translation import translate
 from journal.database.faults import IN_FAILED_TRANSACTION
-from journal.database.session import OwnedSession, Session
+from journal.database.session import SILENCE, OwnedSession, Session
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseError, NoAnswer, ProjectionsError
 from journal.tasks import running
@@ -164,7 +164,7 @@ class BaseSession(ABC):
                 await self.drop()
 
     @asynccontextmanager
-    async def transaction(self, *, idle: timedelta | None = None) -> AsyncIterator[None]:
+    async def transaction(self, *, idle: timedelta | None = SILENCE) -> AsyncIterator[None]:
         await self.begin(idle=idle)
         try:
             yield
@@ -246,7 +246,7 @@ class BaseDatabase(ABC):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
-        async with self.session() as session, session.transaction():
+        async with self.session() as session, session.transaction(idle=None):  # it is the application's
             yield session
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from journal.errors import ProjectionsError
 
@@ -25,6 +25,14 @@ PLAN_ANEW = "SET LOCAL plan_cache_mode = force_custom_plan"
 For the rest of a transaction, make no plan for later and use none.
 
 A join with a table that grows needs it: a plan that was kept since the table was empty reads all of it, each time.
+"""
+
+
+SILENCE: Final = timedelta(seconds=10)
+"""
+For how long a transaction of the library's own may be without a statement; then the database ends it.
+
+A process may be frozen in the middle of one: others must not wait for what it has locked until it is gone.
 """
 
 
@@ -114,7 +122,7 @@ class OwnedSession(Session, Protocol):
         """Roll back; does nothing when no transaction is open or the connection is gone."""
         ...
 
-    def transaction(self, *, idle: timedelta | None = None) -> AbstractAsyncContextManager[None]:
+    def transaction(self, *, idle: timedelta | None = SILENCE) -> AbstractAsyncContextManager[None]:
         """A transaction for the length of the block: commits at its end, rolls back on an error; see :meth:`begin`."""
         ...
 
