@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -73,7 +72,6 @@ class Dispatcher:
         self._read_models = read_models or ReadModelWriter()
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
-        self._clock = time.monotonic
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
         self._target = target
         self._handle = {
@@ -124,7 +122,7 @@ class Dispatcher:
         envelopes: Sequence[EventEnvelope],
         find: Callable[[EventEnvelope], _Handler | None],
     ) -> None:
-        spoken_at = self._clock()
+        spoken_at = _clock()
         with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog:
             for index, envelope in enumerate(envelopes):
                 try:
@@ -146,13 +144,13 @@ class Dispatcher:
 
     async def _speak(self, session: OwnedSession, spoken_at: float) -> float:
         """Let the database hear something now and then: it ends a transaction that is silent (handler_timeout)."""
-        if self._clock() - spoken_at < _SILENCE:
+        if _clock() - spoken_at < _SILENCE:
             return spoken_at
         await session.fetchval("SELECT 1")
-        return self._clock()
+        return _clock()
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        spoken_at = self._clock()
+        spoken_at = _clock()
         for method, events in self._lists(envelopes):
             first = events[0][1]
             several = f"a group of {len(events)} from " if len(events) > 1 else ""
@@ -249,6 +247,11 @@ class Dispatcher:
                 f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "
                 "(handler_timeout): something else has its tables or rows locked"
             ) from error
+
+
+def _clock() -> float:
+    """Seconds: of the event loop, whose time is what everything else here waits by."""
+    return asyncio.get_running_loop().time()
 
 
 def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) -> dict[str, _Handler]:

@@ -1,0 +1,45 @@
+"""What a process takes from its surroundings beside the loop, replaced for a run: the only places that are patched."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from random import Random
+from unittest import mock
+
+from journal import polling
+from projections.running import LoopMonitor
+from tests.simulation.postgres import holding, journal, management, offsets  # noqa: F401 - they register models
+
+
+@contextmanager
+def surroundings(choices: Random) -> Iterator[None]:
+    """
+    Random tokens and spreads are drawn from ``choices``; no thread watches a loop; nothing is logged.
+
+    Real time is asked of the event loop alone, which has its own.
+    """
+    tokens, log = Random(choices.random()), logging.getLogger("projections")
+    state = random.getstate()
+    with ExitStack() as stack:
+        replace = stack.enter_context
+        replace(
+            mock.patch.object(
+                secrets, "token_hex", lambda size: f"{tokens.getrandbits(8 * size):0{2 * size}x}"
+            )
+        )
+        replace(mock.patch.object(socket, "gethostname", return_value="simulation"))
+        replace(mock.patch.object(os, "getpid", return_value=1))
+        replace(mock.patch.object(LoopMonitor, "watching", return_value=nullcontext()))
+        replace(mock.patch.object(polling, "_shared", {}))
+        replace(mock.patch.object(log, "disabled", True))
+        random.seed(choices.random())
+        try:
+            yield
+        finally:
+            random.setstate(state)

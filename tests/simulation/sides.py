@@ -1,0 +1,200 @@
+"""The two servers that a schedule of calls is made on: the simulated one, and a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+from unittest import mock
+
+import asyncpg
+
+from tests.simulation.calls import MARK, Call, Facts
+from tests.simulation.loop import simulated_loop
+from tests.simulation.postgres import holding, journal, locks, management, offsets  # noqa: F401 - it registers models
+from tests.simulation.postgres.backend import Answer, Backend
+from tests.simulation.postgres.server import Server
+from tests.simulation.postgres.storage import Row
+
+Program = Sequence[tuple[int, int, int, int]]
+"""Of each call: the connection, the code, and what chooses the arguments."""
+Line = tuple[int, str, Any]
+"""Connection, name of the call, and its answer, error code, or that it waits."""
+
+_TABLES = (
+    "events", "sources", "projections", "projection_ranges", "source_offsets", "parked_sources", "workers",
+)  # fmt: skip
+
+
+class Side(ABC):
+    """
+    Makes the calls of a program, and writes down what each is answered with.
+
+    Where several wait for one, PostgreSQL does not say who goes on first. So of more than two connections one waits at
+    a time, and of two both may, for each other.
+
+    Args:
+        connections: How many there are.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._number = connections
+        self._facts = Facts()
+        self._waiting: dict[int, tuple[Call, asyncio.Task[list[Row]]]] = {}
+
+    async def play(self, program: Program) -> list[Line]:
+        """Make the calls one after the other, each once all before it have been answered or wait for a lock."""
+        try:
+            return await self._play(program)
+        finally:
+            left = [task for _, task in self._waiting.values()]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _play(self, program: Program) -> list[Line]:
+        lines: list[Line] = []
+        for one, code, a, b in program:
+            connection = one % self._number
+            call = self._facts.call(code, a, b)
+            crowded = self._number > 2 and self._waiting and call.may_wait
+            if connection not in self._waiting and not crowded:
+                task = asyncio.create_task(self._send(connection, call.sql, call.args))
+                self._waiting[connection] = call, task
+                await self._settle({one: (call.name, task) for one, (call, task) in self._waiting.items()})
+                lines += self._answers()
+                lines += [(connection, call.name, "waits")] if connection in self._waiting else []
+        return lines
+
+    def _answers(self) -> list[Line]:
+        lines: list[Line] = []
+        for connection, (call, task) in sorted(self._waiting.items()):
+            if not task.done():
+                continue
+            del self._waiting[connection]
+            if (error := task.exception()) is not None:
+                if (code := getattr(error, "sqlstate", None)) is None:
+                    raise error
+                lines.append((connection, call.name, code))
+                continue
+            rows = [dict(row) for row in task.result()]
+            call.remember(rows)
+            lines.append((connection, call.name, self._facts.plain(call.name, rows)))
+        return lines
+
+    @abstractmethod
+    async def _send(self, connection: int, sql: str, args: Sequence[Any]) -> list[Row]:
+        """Run a statement."""
+
+    @abstractmethod
+    async def _settle(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
+        """Wait until each statement is answered, or waits for a lock that another connection has."""
+
+
+class _Ticking(Server):
+    """Whoever looks at the clock finds that time has gone by, as on a machine."""
+
+    ticks = 0
+
+    def clock(self) -> datetime:
+        self.ticks += 1
+        return super().clock() + timedelta(microseconds=50 * self.ticks)
+
+
+class _Simulated(Side):
+    def __init__(self, server: Server, connections: int) -> None:
+        super().__init__(connections)
+        self._backends = [server.connect(lambda: None) for _ in range(connections)]
+        for backend in self._backends:
+            backend.of_session["projections.batch"] = MARK
+
+    async def _send(self, connection: int, sql: str, args: Sequence[Any]) -> list[Row]:
+        backend: Backend = self._backends[connection]
+        answer: Answer = await backend.run(sql, args)
+        return answer.rows
+
+    async def _settle(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
+        limited = any(name == "save horizons" for name, _ in waiting.values())
+        await asyncio.sleep(1.1 if limited else 0.02)
+
+
+def on_simulated(program: Program, connections: int) -> list[Line]:
+    """What the simulated server answers."""
+    choices = Random(0)
+    with (
+        simulated_loop(choices) as loop,
+        mock.patch.object(locks, "DEADLOCK_TIMEOUT", 0.01),
+    ):
+        return loop.run_until_complete(
+            _play_simulated(_Ticking(loop, choices, breathes=0.0), program, connections)
+        )
+
+
+async def _play_simulated(server: Server, program: Program, connections: int) -> list[Line]:
+    return await _Simulated(server, connections).play(program)
+
+
+class _Real(Side):
+    def __init__(self, connections: Sequence[asyncpg.Connection], watching: asyncpg.Connection) -> None:
+        super().__init__(len(connections))
+        self._connections = connections
+        self._watching = watching
+
+    async def _send(self, connection: int, sql: str, args: Sequence[Any]) -> Any:
+        on = self._connections[connection]
+        if args:
+            return await on.fetch(sql, *args)
+        if sql.startswith("SELECT"):
+            return await on.fetch(sql)
+        await on.execute(sql)
+        return []
+
+    async def _settle(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
+        while left := {one: name for one, (name, task) in waiting.items() if not task.done()}:
+            limited = [one for one, name in left.items() if name == "save horizons"]
+            if not limited and await self._wait_for_locks(left):
+                return
+            if running := [task for _, task in waiting.values() if not task.done()]:
+                await asyncio.wait(running, timeout=0.002)
+
+    async def _wait_for_locks(self, connections: Iterable[int]) -> bool:
+        """Whether all have waited for so long that they know that it is no deadlock."""
+        pids = [self._connections[one].get_server_pid() for one in connections]
+        found = await self._watching.fetchval(
+            "SELECT count(DISTINCT pid) FROM pg_locks WHERE pid = ANY($1) AND NOT granted "
+            "AND waitstart < clock_timestamp() - interval '25 ms'", pids,
+        )  # fmt: skip
+        return bool(found == len(pids))
+
+
+async def on_real(dsn: str, program: Program, number: int) -> list[Line]:
+    """What a real server answers, in a database of its own with nothing in it but the schema."""
+    settings = {
+        "deadlock_timeout": "10ms", "default_transaction_isolation": "read committed", "jit": "off",
+        "projections.batch": MARK,
+    }  # fmt: skip
+    connections = [await asyncpg.connect(dsn, server_settings=settings) for _ in range(number)]
+    watching = await asyncpg.connect(dsn)
+    try:
+        return await _Real(connections, watching).play(program)
+    finally:
+        for connection in connections:
+            pid = connection.get_server_pid()
+            connection.terminate()
+            await watching.fetchval(
+                "SELECT pg_terminate_backend($1, 10000)", pid
+            )  # waits until its locks are gone
+        await _empty(watching)
+        await watching.close()
+
+
+async def _empty(connection: asyncpg.Connection) -> None:
+    for gid in await connection.fetch(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+    ):
+        await connection.execute(f"ROLLBACK PREPARED '{gid[0]}'")
+    names = ", ".join(f"projections.{name}" for name in _TABLES)
+    await connection.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")

@@ -1,0 +1,167 @@
+"""Whole workers under drawn faults and orders: nothing lost, nothing twice, in order, and all of it in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulation.history import problems
+from tests.simulation.loop import Host, SimulatedLoop, simulated_loop
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.plan import AT_A_STEP, AT_A_TIME, plan_of
+from tests.simulation.report import run_seeds
+from tests.simulation.shrinking import shrunk
+from tests.simulation.world import Outcome, simulate
+
+ROOT = Path(__file__).parents[2]
+
+FOUND_SOON = {
+    "a window that a page cuts short counts as read": 10,
+    "the horizon is the last time that was read": 10,
+    "who is in flight is forgotten": 20,
+    "memory moves before the commit": 20,
+}
+"""Bugs that a few seeds find, and within how many."""
+
+
+def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *options],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def first_failure(mutant: str, seeds: range) -> Outcome | None:
+    with MUTANTS[mutant]():
+        return next((one for seed in seeds if (one := simulate(plan_of(seed))).failure is not None), None)
+
+
+def test_whatever_goes_wrong_everything_is_handled_once_and_in_order() -> None:
+    report = run_seeds(50_000, 40)
+
+    assert report.failed == []
+    assert report.committed > 20 * report.seeds  # the runs are not empty
+    assert report.faults.total() > report.seeds
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+def test_a_hundred_thousand_seeds() -> None:
+    done = command("--seeds", "100000", "--first", "100000", "--json")
+
+    told = json.loads(done.stdout)
+    assert told["failed"] == []
+    assert told["not_covered"] == []
+    assert {kind: number for kind, number in told["faults"].items() if number < 1000} == {}
+
+
+@pytest.mark.parametrize("seed", [3, 42])
+def test_the_same_seed_gives_the_same_trace_byte_for_byte(seed: int) -> None:
+    one, other = (command("--trace", "--first", str(seed), PYTHONHASHSEED=order) for order in ("1", "2"))
+
+    assert one.returncode == 0, one.stderr
+    assert one.stdout == other.stdout
+    assert one.stdout.count("\n") > 200
+
+
+def test_the_command_counts_faults_and_what_they_hit() -> None:
+    done = command("--seeds", "30", "--first", "7000", "--json")
+
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert told["seeds"] == 30
+    assert told["failed"] == []
+    assert told["events"] > 10_000
+    assert set(told["faults"]) <= {*AT_A_TIME, *AT_A_STEP}
+    assert sum(told["faults"].values()) <= sum(sum(hit.values()) for hit in told["coverage"].values())
+
+
+@pytest.mark.parametrize("mutant", FOUND_SOON)
+def test_a_seeded_bug_is_found(mutant: str) -> None:
+    assert first_failure(mutant, range(FOUND_SOON[mutant])) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_every_seeded_bug_is_found_within_a_thousand_seeds(mutant: str) -> None:
+    assert first_failure(mutant, range(1000)) is not None
+
+
+def test_a_seed_that_fails_is_shrunk_to_what_it_takes() -> None:
+    mutant = "the horizon is the last time that was read"
+    failed = first_failure(mutant, range(10))
+    assert failed is not None
+
+    with MUTANTS[mutant]():
+        least = shrunk(failed)
+
+    assert least.failure is not None
+    assert least.plan.size < failed.plan.size / 2
+    assert any("fault" in line or "save_offsets" in line for line in least.trace)
+
+
+@pytest.mark.slow
+def test_the_command_shows_the_shortest_plan_of_a_seed_that_fails() -> None:
+    done = command("--seeds", "3", "--mutant", "the horizon is the last time that was read")
+
+    assert done.returncode == 1
+    assert "The shortest plan that fails" in done.stdout
+    assert "not handled" in done.stdout
+
+
+COMMITTED = [("a", 1), ("a", 2), ("b", 1), ("a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("handled", "wrong"),
+    [
+        (COMMITTED, None),
+        (COMMITTED[:-1], "not handled: [3]"),
+        ([*COMMITTED, ("a", 3)], "handled twice: [3]"),
+        ([COMMITTED[1], COMMITTED[0], *COMMITTED[2:]], "out of order"),
+        ([*COMMITTED, ("b", 2)], "not in the log: [2]"),
+    ],
+)
+def test_the_checker_of_histories_finds_what_is_wrong(
+    handled: list[tuple[str, int]], wrong: str | None
+) -> None:
+    found = problems(COMMITTED, handled)
+
+    assert found == [] if wrong is None else any(wrong in one for one in found)
+
+
+def test_hosts_run_in_a_drawn_order_and_each_in_its_own() -> None:
+    def run(seed: int) -> list[Any]:
+        with simulated_loop(Random(seed)) as loop:
+            seen: list[Any] = []
+            for host in (Host("one"), Host("other")):
+                for number in range(10):
+                    loop.call_soon(seen.append, (host.name, number), context=host.context)
+            loop.run_until_complete(_ten_seconds(loop))
+            return seen
+
+    one, again, other = run(1), run(1), run(2)
+
+    assert one == again != other
+    assert Counter(name for name, _ in one) == {"one": 10, "other": 10}
+    assert [number for name, number in other if name == "one"] == list(range(10))
+
+
+async def _ten_seconds(loop: SimulatedLoop) -> None:
+    before = loop.time()
+    await asyncio.sleep(10)
+    assert loop.time() == pytest.approx(before + 10)
