@@ -17,10 +17,10 @@ from projections.defining.read_models import SqlReadModel as SqlReadModel
 from projections.defining.read_models import events as events
 from projections.defining.read_models import read_model as read_model
 from projections.defining.sql_fields import quote_literal as quote_literal
-from projections.defining.sql_queries import BATCH as BATCH
-from projections.defining.sql_queries import UPCAST_BATCH as UPCAST_BATCH
-from projections.defining.sql_queries import ReadModelQuery as ReadModelQuery
-from projections.defining.sql_queries import create_table as create_table
+from projections.defining.sql_rendering import BATCH as BATCH
+from projections.defining.sql_rendering import UPCAST_BATCH as UPCAST_BATCH
+from projections.defining.sql_rendering import ReadModelQuery as ReadModelQuery
+from projections.defining.sql_rendering import create_table as create_table
 from projections.defining.tables import Change as Change
 from projections.defining.tables import Changes as Changes
 from projections.defining.tables import ColumnOperation as ColumnOperation

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from projections.defining.sql_fields import EVENT_COLUMNS, columns_of
-from projections.defining.sql_queries import Statement
+from projections.defining.sql_rendering import Statement
 from projections.defining.tables import ColumnOperation, Table
 from projections.errors import InvalidHandler
 
@@ -58,7 +58,7 @@ class SqlReadModel:
     def check(self, relations: Mapping[str, Relation[Any]], owner: str) -> None:
         """Check the statement, and declare the table; raises InvalidHandler."""
         # Only who declares such a read model needs the parser.
-        from projections.defining.sql_parsing import parse_statement  # noqa: PLC0415
+        from projections.defining.accepted_sql import parse_statement  # noqa: PLC0415
 
         what = f"read model {owner}.{self.name}"
         columns = {name: relation.columns() for name, relation in relations.items()}

@@ -39,9 +39,9 @@ from offsets import AheadOfJournal, Claim, OffsetState, OffsetStore, Progress, f
 from projections.defining import AtLeastOnce, Kind, Projection
 from projections.errors import ProjectionFailed
 from projections.failing import Streak
+from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
-from projections.running.gaps import Acceptance
 from projections.running.journal_place import check_place
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 import offsets
-from journal import DatabaseError, EventEnvelope, Session, event_type_of, upcast_json
+from journal import DatabaseError, DatabaseWentBack, EventEnvelope, Session, event_type_of, upcast_json
 from journal.database import quote
 from projections.defining import (
     BATCH,
@@ -51,6 +51,7 @@ _COMMENT = """
 SELECT pg_catalog.obj_description(c.oid, 'pg_class') AS text, pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned
 FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid
 """
+_GONE = "PJ013"
 _MARK = "Read model in SQL: "
 _OLDER = f"""
 SELECT e.source_id, e.seq_nr, e.event_type, e.version, e.payload::text AS payload
@@ -156,6 +157,7 @@ class ReadModelWriter:
 
         Raises:
             journal.DatabaseError: The database refused, an event's data among the reasons.
+            journal.DatabaseWentBack: An event that was read is not in the journal any more.
             journal.InvalidPayload: An older version of an event cannot be lifted to the current one.
         """
         for plan in plans:
@@ -170,6 +172,8 @@ class ReadModelWriter:
                 await session.execute(self.sql(plan, events), *keys, *lifted or ())
             except DatabaseError as error:
                 self._plans.pop(plan.read_model, None)  # somebody may have altered the table
+                if error.sqlstate == _GONE:
+                    raise DatabaseWentBack(str(error)) from error
                 error.add_note(f"while writing table {plan.read_model.table}")
                 raise
 

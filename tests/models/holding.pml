@@ -14,7 +14,7 @@
 // code     projections/running/membership.py: Membership._failed
 // code     projections/running/range_supervisor.py: RangeSupervisor._claim_again, RangeSupervisor.drop, RangeSupervisor._release
 // code     projections/running/transactions.py: Transactions.look_up, Transactions.commit
-// code     projections/running/gaps.py: Acceptance.accept
+// code     projections/running/acceptance.py: Acceptance.accept
 // code     offsets/deduplication.py: BatchVerdicts.validate, BatchVerdicts.validate_unknown
 //
 // scope    answers that are lost: LOST=1 EVICTS=1

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, connect
+import offsets
+from journal import (
+    ALL_SLICES,
+    BEGINNING,
+    ConnectionSettings,
+    Database,
+    DatabaseWentBack,
+    HeadReader,
+    Position,
+    connect,
+)
 from projections import (
     Event,
     InvalidHandler,
@@ -23,9 +33,21 @@ from projections import (
     read_model,
     run,
 )
+from projections.defining import projection_of
+from projections.running import ReadModelWriter
 from projections.testing import run_until_caught_up
 from tests.fixtures.projections import NO_RETRY, execute, fetchval, running, settings, until
-from tests.fixtures.read_models import DAY, Delays, Departed, Landed, as_the_journal_says, land, landing, rows
+from tests.fixtures.read_models import (
+    DAY,
+    LATER,
+    Delays,
+    Departed,
+    Landed,
+    as_the_journal_says,
+    land,
+    landing,
+    rows,
+)
 
 
 def of(sql: str, **options: Any) -> type[Any]:
@@ -347,3 +369,24 @@ async def test_a_table_that_is_dropped_is_not_begun_again(database: Database) ->
 
     with pytest.raises(TableError, match="has handled events, which a new one would lack: restore it"):
         await run_until_caught_up(database, Delays)
+
+
+async def test_an_event_that_is_gone_when_its_batch_is_written_is_not_passed_over(database: Database) -> None:
+    """It was read, and would be counted as handled."""
+    await land(database, landing("a", delay=1), landing("a", delay=2))
+    read = HeadReader("plane", ALL_SLICES)
+    async with database.session() as session:
+        page = await read.events(session, Position.before(BEGINNING), LATER)
+        await session.execute("DELETE FROM projections.events WHERE seq_nr = 2")
+        writer = ReadModelWriter()
+        await offsets.register(session, "delays", projection_of(Delays).entity_types)
+
+        async def write() -> None:
+            async with session.transaction():
+                plans = await writer.prepare(session, projection_of(Delays))
+                await writer.write(session, plans, page)
+
+        with pytest.raises(
+            DatabaseWentBack, match="1 of 2 events that were read are no longer in the journal"
+        ):
+            await write()

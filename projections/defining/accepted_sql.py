@@ -22,7 +22,7 @@ from projections.defining.sql_expressions import (
     check_expression,
     sql_of,
 )
-from projections.defining.sql_queries import Output, Statement
+from projections.defining.sql_rendering import Output, Statement
 from projections.defining.tables import ColumnOperation
 from projections.errors import InvalidHandler
 from projections.extras import from_extra
