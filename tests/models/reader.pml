@@ -39,8 +39,8 @@
 // mutant   READS_BY_AN_OLDER_SNAPSHOT: WRITERS=2 TICKS=2: polls after the snapshot it reads by
 // mutant   STAMPS_BEFORE_THE_LOCK: WRITERS=2 TICKS=2: a writer reads the clock before it takes the lock
 // mutant   UNLOCKS_BEFORE_IT_IS_VISIBLE: WRITERS=2 TICKS=2: a writer's lock goes before its commit is visible
-// mutant   NO_MARGIN: WRITERS=2 TICKS=3 STEPS=1 PAGE=2: takes no margin off its bounds
-// mutant   IGNORES_THE_TIME_GONE_BY: PAGE=2 WRITERS=2 TICKS=4 STEPS=1 LARGE_STEPS=1: compares a clock with itself alone
+// mutant   NO_MARGIN: WRITERS=2 TICKS=3 STEPS=1: takes no margin off its bounds
+// mutant   IGNORES_THE_TIME_GONE_BY: WRITERS=2 TICKS=4 STEPS=1 LARGE_STEPS=1: compares a clock with itself alone
 
 #ifndef WRITERS
 #define WRITERS 2
