@@ -1,6 +1,8 @@
 """
 Runs the library for hours, and judges what was measured: ``python -m tests.soak --hours 2``.
 
+``python -m tests.soak plot soak.jsonl`` draws soak.svg beside the file, and judges it again.
+
 Events are appended at a fixed rate on a server of its own, workers come, leave and are killed, old partitions are
 dropped, webhooks are sent, and for a part of the time a transaction keeps every dead row. SIGTERM or Ctrl-C ends a run
 early; what was appended is handled and compared all the same.
@@ -16,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.soak.plot import svg
 from tests.soak.scoreboard import read, scoreboard
 from tests.soak.soak import Options, Soak
 
@@ -51,7 +54,13 @@ def judge(path: Path) -> int:
 
 
 def main() -> int:
-    """Run and judge."""
+    """Run or plot, and judge."""
+    if sys.argv[1:2] == ["plot"]:
+        parser = argparse.ArgumentParser(prog="python -m tests.soak plot")
+        parser.add_argument("file", type=Path, help="what a soak has written, also one that still runs")
+        path: Path = parser.parse_args(sys.argv[2:]).file
+        path.with_suffix(".svg").write_text(svg(read(path)))
+        return judge(path)
     arguments = _arguments(sys.argv[1:])
     arguments.out.unlink(missing_ok=True)
     asyncio.run(_run(Options(arguments.hours * 3600, arguments.rate, arguments.out, arguments.seed)))

@@ -18,6 +18,8 @@ WORKER = (
 DELIVERER = (
     "webhooks", "deliver", "tests.soak.app:fan_out", "--allow-address", "127.0.0.0/8", "--maintain-every", "0s",
 )  # fmt: skip
+_PATIENCE = 1800
+"""Seconds: others may take all processors of the machine for long, and a soak of hours is not to end by that."""
 _FIELDS = {"Pss": "pss", "Pss_Anon": "own"}
 
 
@@ -54,7 +56,7 @@ class Processes:
             )
         started = Started(role, self._number, process)
         self.running.append(started)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(_PATIENCE):
             while process.returncode is None and not path.stat().st_size:
                 await asyncio.sleep(0.05)
         return started
@@ -64,7 +66,7 @@ class Processes:
         self.running.remove(started)
         with suppress(ProcessLookupError):
             (started.process.kill if kill else started.process.terminate)()
-        return await asyncio.wait_for(started.process.wait(), 120)
+        return await asyncio.wait_for(started.process.wait(), _PATIENCE)
 
     async def end_all(self) -> list[int]:
         """End all in order; returns their exit codes."""

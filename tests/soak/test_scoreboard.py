@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.soak.plot import svg
 from tests.soak.scoreboard import scoreboard
 
 Lines = list[dict[str, Any]]
@@ -20,6 +23,8 @@ def sample(number: int) -> dict[str, Any]:
         "kind": "sample",
         "at": 30.0 * number,
         "xmin_held": 25 <= number < 45,
+        "appended": 600 * number,
+        "load": 1.5,
         "latency": {"p50": 3.0 + number % 3, "p90": 6.0, "p99": 20.0 + number % 7, "max": 90.0},
         "processes": {
             "worker 1": {"processes": 1, "pss": 45.0, "own": 40.0 + number % 4},
@@ -45,6 +50,20 @@ def good() -> Lines:
 
 def failed(lines: Lines) -> list[str]:
     return [score.what for score in scoreboard(lines) if not score.passed]
+
+
+def test_a_run_is_drawn() -> None:
+    held = [{"kind": "xmin held", "at": 750.0}, {"kind": "xmin released", "at": 1350.0}]
+    drawn = ET.fromstring(
+        svg([{"kind": "start", "at": 0, "rate": 20, "seed": 1, "hours": 1}, *good(), *held])
+    )
+
+    found = Counter(one.tag.rpartition("}")[2] for one in drawn.iter())
+    assert found["polyline"] == 9
+    assert found["rect"] == 1 + 5
+    texts = {one.text for one in drawn.iter() if one.text}
+    assert {"dead rows", "memory of a process, MB", "0.5 h"} <= texts
+    assert sum(text.startswith("pass") for text in texts) == len(scoreboard(good()))
 
 
 def of_kind(lines: Lines, kind: str) -> Lines:
