@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from journal.backtracking import END_OF_TIME
-from journal.database import Database, Row, Session, sqlstate_of
+from journal.database import Database, Fault, Row, Session, fault_of, sqlstate_of
 from journal.database.identifiers import quote
 from journal.errors import DatabaseError, ForeignJournalError
 from journal.events import BEGINNING, Position
@@ -117,6 +117,8 @@ async def _types(session: Session, mapping: TableMapping, table: str) -> dict[st
         try:
             found[name] = await session.fetchval(filled("check_type", part=sql, rows=table))
         except DatabaseError as error:
+            if fault_of(error) in {Fault.DATABASE, Fault.BATCH}:  # which would have refused any mapping
+                raise
             raise ForeignJournalError(f"table {table}, {name}: {error}") from error
         wanted = _POSITIONS[mapping.bound] if name == "position" else _WANTED.get(name, {"text"})
         if found[name] not in wanted and (name in _WANTED or name == "position" or found[name] == "record"):

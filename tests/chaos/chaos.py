@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
+import re
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar
+
+import asyncpg
 
 import offsets
 from journal import Database, Event, ProjectionsError, append
-from journal.embedded import EmbeddedServer
-from tests.chaos.server import stop_at_once
+from projections.auditing import Audit, History, query
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults import KINDS, Plan, end_prepared
 from tests.chaos.worker import LEASE
 from tests.fixtures.projections import Happened
 
@@ -25,21 +30,15 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [f"source {number}" for number in range(200)]
 APPENDERS = 6
 WORKERS = 4
-CONNECTIONS = APPENDERS + 4
+CONNECTIONS = APPENDERS + 6
 
-_TERMINATE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-ORDER BY md5(pid::text || $1) LIMIT 1
-"""
-
-
-class Side(NamedTuple):
-    """A database on a server that may be crashed."""
-
-    server: EmbeddedServer
-    dsn: str
-    database: Database
+_RAISED = re.compile(r"^([a-z_.]+\.[A-Z]\w+): ", re.MULTILINE)
+_AT_START = ("journal.errors.Database", "journal.errors.JournalUnavailable")
+_STUCK = 120.0
+"""Seconds without a fault that hits, after which a run is given up."""
+_PAUSES = {"servers": 1.5, "ranges": 0.5, "transactions": 0.2}
+"""Seconds between two faults of a lane, about; of others there is no more than a moment."""
+ANYWHERE = ("cancel", "terminate", "cut", "lost answer", "kill", "stop", "black hole", "crash")
 
 
 class Chaos:
@@ -47,61 +46,83 @@ class Chaos:
     Appenders, worker processes and what happens to them.
 
     Args:
-        server: May be crashed.
-        dsn: Its database.
-        database: The same, for the appenders.
+        clusters: The journal's database, and that of the read models, if it is another.
         logs: A directory for what the workers say.
-        seconds: How long.
-        read_side: Where the effects are, if that is another database, on a server of its own: may be crashed, too.
-        both: Events are appended there, too.
+        plan: The faults that are to hit.
+        seed: Of all that is chosen.
     """
 
     module = "tests.chaos.worker"
     """What a worker runs."""
+    kinds: ClassVar[Sequence[str]] = (*ANYWHERE, "rescale", "late commit", "prepared")
+    """The faults that it is made for."""
+    journals = 1
+    """Clusters, from the first on, that have a journal."""
 
-    def __init__(  # noqa: PLR0917 - called in one place
-        self,
-        server: EmbeddedServer,
-        dsn: str,
-        database: Database,
-        logs: Path,
-        seconds: float,
-        read_side: Side | None = None,
-        *,
-        both: bool = False,
-    ) -> None:
-        self.seed = int(os.environ.get("CHAOS_SEED") or random.randrange(2**32))
-        print(f"CHAOS_SEED={self.seed}", flush=True)
+    def __init__(self, clusters: Sequence[Cluster], logs: Path, plan: Plan, seed: int) -> None:
+        self.seed = seed
         self.counts: Counter[str] = Counter()
-        self._random = random.Random(self.seed)
-        journal = Side(server, dsn, database)
-        self._sides = [journal] if read_side is None else [journal, read_side]
-        self._read_side = self._sides[-1]
-        self._database = database
-        self._journals = self._sides if both else self._sides[:1]
+        self.plan = plan
+        self.clusters = [*clusters]
+        self.journal, self.read_side = self.clusters[0], self.clusters[-1]
+        self._random = random.Random(seed)
+        self._database = self.journal.database
         self._logs = logs
-        self._seconds = seconds
-        self._end = asyncio.get_running_loop().time() + seconds
+        self._last_hit = time.monotonic()
+        self._last_error = ""
+
+    @asynccontextmanager
+    async def around(self) -> AsyncIterator[None]:
+        """What runs from before :meth:`prepare` to after :meth:`check`."""
+        yield
+
+    async def prepare(self) -> None:
+        """What must be there before anything happens."""
+        raise NotImplementedError
+
+    async def check(self) -> dict[str, Audit]:
+        """Compare what was committed with what was handled, by name, after :meth:`catch_up`; assert all else."""
+        raise NotImplementedError
 
     async def run(self) -> None:
-        """Let it all happen until the time is over and it has all happened; all workers are dead then."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._until_all_happened())
-            for _ in range(APPENDERS):
-                group.create_task(self._appender(self._choices()))
-            for _ in range(WORKERS):
-                group.create_task(self._workers(self._choices()))
-            group.create_task(self._now_and_then(self._rescale, 1.0, self._choices()))
-            group.create_task(self._now_and_then(self._terminate, 0.5, self._choices()))
-            group.create_task(self._now_and_then(self._crash, min(12, self._seconds / 3), self._choices()))
+        """Let it all happen until every fault of the plan has hit; all workers are dead then."""
+        async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+            group.create_task(self._limit(limit))
+            for task in self._tasks():
+                group.create_task(task)
+            by_lane = defaultdict(list)
+            for kind in self.plan.left:
+                by_lane[KINDS[kind].lane].append(kind)
+            for lane, kinds in by_lane.items():
+                if lane != "processes":
+                    group.create_task(self._inject(lane, kinds, self._choices()))
+        await self.settle()
         self.counts["take-overs"] = sum(
             path.read_text().count(" taken over from ") for path in self._logs.iterdir()
         )
 
+    async def _limit(self, limit: asyncio.Timeout) -> None:
+        """When all has happened, everything ends soon."""
+        await self._pause(float("inf"))
+        limit.reschedule(asyncio.get_running_loop().time() + _STUCK)
+
+    def _tasks(self) -> list[Any]:
+        """Who appends and who works."""
+        return [
+            *(self._appender(self._choices()) for _ in range(APPENDERS)),
+            *(self._workers(self._choices()) for _ in range(WORKERS)),
+        ]
+
+    async def settle(self) -> None:
+        """Leave nothing open or cut off that would hold readers back."""
+        for cluster in self.clusters:
+            cluster.proxy.go_on()
+        await end_prepared(self.journal)
+
     async def catch_up(self) -> None:
         """A worker that nothing happens to handles what is left."""
         process = await self._start("asyncpg", "until_caught_up")
-        assert await asyncio.wait_for(process.wait(), 120) == 0
+        assert await asyncio.wait_for(process.wait(), 180) == 0, _said(process)
 
     def _choices(self) -> random.Random:
         """For one task: what it chooses does not depend on when it runs."""
@@ -109,25 +130,39 @@ class Chaos:
 
     @property
     def _going_on(self) -> bool:
-        return asyncio.get_running_loop().time() < self._end
-
-    async def _until_all_happened(self) -> None:
-        """On a slow machine, that takes longer; disturbing workers that only start would prove nothing."""
-        while not await self._all_happened():
-            self._end = max(self._end, asyncio.get_running_loop().time() + 5)
-            await asyncio.sleep(0.5)
-
-    async def _all_happened(self) -> bool:
-        if not all(self.counts[what] for what in ("kills", "rescales", "terminations", "crashes")):
+        if self.plan.done:
             return False
-        with suppress(ProjectionsError, OSError):
-            async with self._read_side.database.session() as session:
-                enough: bool = await session.fetchval("SELECT count(*) > $1 FROM effects", self._seconds / 2)
-                return enough
-        return False
+        if time.monotonic() - self._last_hit > _STUCK:
+            raise AssertionError(
+                f"no fault has hit for {_STUCK:g} s; still to come: {+self.plan.left}; {self._last_error}"
+            )
+        return True
 
     async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(max(0, min(seconds, self._end - asyncio.get_running_loop().time())))
+        """Wait, or until all has happened."""
+        until = time.monotonic() + seconds
+        while self._going_on and (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, 0.2))
+
+    def told(self, kind: str, *, hit: bool) -> None:
+        """A fault was injected."""
+        self.plan.told(kind, hit=hit)
+        if hit:
+            self._last_hit = time.monotonic()
+
+    async def _inject(self, lane: str, kinds: Sequence[str], choices: random.Random) -> None:
+        while (kind := self.plan.take(kinds, choices)) is not None:
+            await self._pause(_PAUSES.get(lane, 0.02) * choices.uniform(0.3, 1.7))
+            hit = False
+            inject = KINDS[kind].inject
+            assert inject is not None
+            try:
+                hit = await inject(self, choices)
+            except (ProjectionsError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                self.counts[f"{kind}: {type(error).__name__}"] += 1
+                self._last_error = repr(error)
+            self.told(kind, hit=hit)
+            assert self._going_on or self.plan.done
 
     async def _appender(self, choices: random.Random) -> None:
         while self._going_on:
@@ -135,83 +170,95 @@ class Chaos:
                 await self._append(choices)
             except (ProjectionsError, OSError):
                 await asyncio.sleep(0.05)  # the server is away, or this connection
+            await asyncio.sleep(choices.uniform(0, 0.05))
 
     def _event(self, source_id: str, choices: random.Random, journal: int = 0) -> Event:
         """What is appended, with the number of its journal."""
         return Event(source_id, Happened(n=journal), "plane")
 
+    def _events(self, choices: random.Random, journal: int = 0) -> list[Event]:
+        sources = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
+        return [self._event(one, choices, journal) for one in sources]
+
+    async def append_to(self, connection: Any, choices: random.Random, journal: int = 0) -> None:
+        """Append one to four events in the transaction of a connection or a session to one of the journals."""
+        await append(connection, self._events(choices, journal))
+
+    async def late(self, choices: random.Random, seconds: float) -> None:
+        """One transaction that stays open for long."""
+        async with self._database.transaction() as session:
+            await self.append_to(session, choices)
+            await asyncio.sleep(seconds)
+
     async def _append(self, choices: random.Random) -> None:
-        """One transaction of one to four events; some stay open for long, some are rolled back."""
-        source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
-        number = choices.randrange(len(self._journals))
-        async with self._journals[number].database.session() as session:
-            await session.begin()
-            try:
-                await append(session, [self._event(source_id, choices, number) for source_id in source_ids])
-                if choices.random() < 0.05:
-                    self.counts["late commits"] += 1
-                    await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))
+        """One transaction; some are rolled back."""
+        journal = choices.randrange(self.journals)
+        with suppress(_RolledBackError):
+            async with self.clusters[journal].database.transaction() as session:
+                await self.append_to(session, choices, journal)
                 if choices.random() < 0.1:
                     self.counts["roll-backs"] += 1
-                else:
-                    await session.commit()
-            finally:
-                with suppress(ProjectionsError):
-                    await session.rollback()
-        await asyncio.sleep(choices.uniform(0, 0.05))
+                    raise _RolledBackError
 
     async def _workers(self, choices: random.Random, *options: str) -> None:
         """One worker after the other: stopped past its lease, killed, or told to end."""
         while self._going_on:
             process = await self._start(choices.choice(["asyncpg", "psycopg"]), *options)
             try:
-                await self._live(process, choices)
-                if process.returncode is None and choices.random() < 0.3:
+                kills = await self._live(process, choices)
+                if process.returncode is None and not kills:
                     self.counts["clean stops"] += 1
                     process.send_signal(signal.SIGTERM)
                     await asyncio.wait_for(process.wait(), 60)
             finally:
-                if process.returncode is None:
-                    self.counts["kills"] += 1
+                killed = process.returncode is None
+                if killed:
                     process.kill()
                 await process.wait()
+            if kills:
+                self.told("kill", hit=killed)
             await self._check_end(process)
 
-    async def _live(self, process: Process, choices: random.Random) -> None:
-        for _ in range(choices.randint(0, 3)):
-            await self._pause(choices.uniform(0.1, 5.0))
+    async def _live(self, process: Process, choices: random.Random) -> bool:
+        """Stop and continue it some times; returns whether it is to be killed."""
+        for _ in range(4):
+            await self._pause(choices.uniform(0.2, 2.0))
+            kind = self.plan.take(["stop", "kill"], choices)
             if process.returncode is not None or not self._going_on:
-                return
-            if choices.random() < 0.5:
-                self.counts["stops"] += 1
+                return False
+            if kind == "kill":
+                return True
+            if kind == "stop":
                 process.send_signal(signal.SIGSTOP)
-                await self._pause(LEASE.total_seconds() * choices.uniform(0.5, 4))
+                await self._pause(LEASE.total_seconds() * choices.uniform(1.2, 3))
                 process.send_signal(signal.SIGCONT)
+                self.told("stop", hit=process.returncode is None)
+            elif choices.random() < 0.2:
+                break
+        return False
 
     async def _start(self, *options: str) -> Process:
         self.counts["workers"] += 1
-        with self._log(self.counts["workers"]).open("wb") as log:
+        with (self._logs / f"{type(self).__name__} {self.counts['workers']}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", self.module, self._read_side.dsn, *options, *self._elsewhere()),
+                *(sys.executable, "-m", self.module, self.read_side.dsn, *options, *self._elsewhere()),
                 cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
         process.log = log.name  # type: ignore[attr-defined]
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), 60)
+        await asyncio.wait_for(process.stdout.readline(), 120)
         return process
 
     def _elsewhere(self) -> list[str]:
-        both = ["both"] if len(self._journals) > 1 else []
-        return [f"journal={self._sides[0].dsn}", *both] if len(self._sides) > 1 else []
-
-    def _log(self, number: int) -> Path:
-        return self._logs / f"{number}.log"
+        both = ["both"] if self.journals > 1 else []
+        return [f"journal={self.journal.dsn}", *both] if len(self.clusters) > 1 else []
 
     async def _check_end(self, process: Process) -> None:
-        """Only a server that is away when a worker starts lets it end by itself."""
+        """Only what the database does to it when it starts lets a worker end by itself."""
         if process.returncode not in {0, -signal.SIGKILL}:
-            log = Path(process.log).read_text()  # type: ignore[attr-defined]
-            assert "journal.errors.DatabaseUnavailable: " in log, f"a worker ended by itself: {log[-2000:]}"
+            said = _said(process)
+            raised = _RAISED.findall(said) or [""]
+            assert raised[-1].startswith(_AT_START), f"a worker ended by itself: {said[-3000:]}"
             self.counts["failed starts"] += 1
 
     async def _now_and_then(
@@ -223,19 +270,33 @@ class Chaos:
                 with suppress(ProjectionsError, OSError):
                     self.counts[await do(choices)] += 1
 
-    async def _rescale(self, choices: random.Random) -> str:
-        async with self._read_side.database.session() as session:
+    async def rescale(self, choices: random.Random) -> None:
+        """Cut the ranges anew."""
+        async with self.read_side.database.session() as session:
             await offsets.rescale(session, "chaos", choices.choice([1, 2, 3, 4, 8, 13, 32, 64, 100]))
-        return "rescales"
 
-    async def _terminate(self, choices: random.Random) -> str:
-        async with choices.choice(self._sides).database.session() as session:
-            await session.execute(_TERMINATE, str(choices.random()))
-        return "terminations"
 
-    async def _crash(self, choices: random.Random) -> str:
-        server = choices.choice(self._sides).server
-        await asyncio.to_thread(stop_at_once, server)
-        await self._pause(choices.uniform(0, 2))
-        await asyncio.to_thread(server.start)
-        return "crashes"
+class _RolledBackError(Exception):
+    pass
+
+
+def _said(process: Process) -> str:
+    return Path(process.log).read_text()  # type: ignore[attr-defined]
+
+
+async def tell(database: Database, sql: str, to: Callable[..., None]) -> None:
+    """Tell a history of the rows of a query: a source and a number each, and perhaps an id."""
+    async with database.session() as session:
+        async for row in query(session, sql):
+            to(*row.values())
+
+
+async def audit(
+    committed: Database, events: str, handled: Database, effects: str, *, name: str = "projection"
+) -> dict[str, Audit]:
+    """Compare the rows of two queries."""
+    with History() as history:
+        history.expect(name)
+        await tell(committed, events, history.committed)
+        await tell(handled, effects, partial(history.handled, projection=name))
+        return dict(history.audit())

@@ -5,17 +5,32 @@ from __future__ import annotations
 import asyncio
 import random
 from asyncio.subprocess import Process
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from journal import Event, append
+from projections.auditing import Audit
 from projections.subscriptions import Consumer
 from tests.chaos.chaos import SOURCES
-from tests.chaos.subscriber import VERSIONS, consumer, match
+from tests.chaos.matched import keys
+from tests.chaos.projecting import rows
+from tests.chaos.subscriber import ODD, VERSIONS, consumer, match
 from tests.chaos.subscriptions import CAUGHT_UP, GROUP, PLANE, READING, SubscriptionChaos
 
 POISONED = "payload ->> 'n' = 'poison'"
 """What the condition of several subscriptions fails on."""
 _ODD = f"{PLANE} AND CASE WHEN {POISONED} THEN FALSE ELSE (payload ->> 'n')::integer % 2 = 1 END"
+
+
+_CALM = """
+SELECT s.handler, s.source_id, s.seq_nr FROM seen AS s INNER JOIN event_log AS e USING (source_id, seq_nr)
+WHERE e.payload @> '{"calm": true}'
+"""
+_POISONED = f"SELECT source_id, seq_nr FROM event_log WHERE {POISONED}"
+_SET_APART = """
+SELECT source_id, seq_nr FROM projections.unanswered AS u INNER JOIN projections.conditions AS c USING (condition_id)
+WHERE c.sql = $1 AND u.error IS NOT NULL AND NOT u.due
+"""
 
 
 class RollingChaos(SubscriptionChaos):
@@ -61,6 +76,18 @@ class RollingChaos(SubscriptionChaos):
         self.counts["poisoned"] += 1
         payload = {"n": "poison", "kind": choices.randrange(3)}
         return Event(source_id, payload, "plane", event_type="Landed")
+
+    async def check(self) -> dict[str, Audit]:
+        """What a condition failed on is set apart; and when nothing goes wrong, each handler sees each event once."""
+        found = await super().check()
+        set_apart = {(*row.values(),) for row in await rows(self._database, _SET_APART, ODD)}
+        assert await keys(self._database, _POISONED) == set_apart
+        await self.calm()
+        times = Counter(tuple(row.values()) for row in await rows(self._database, _CALM))
+        assert len(times) == 5 * len(SOURCES) * self.calm_rounds
+        assert {*times.values()} == {1}
+        self.counts["calm"] = len(times)
+        return found
 
     async def calm(self) -> None:
         """Events come while the versions take turns, each told to stop once the other has come: nothing goes wrong."""

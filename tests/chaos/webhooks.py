@@ -6,13 +6,14 @@ import asyncio
 import gzip
 import random
 from asyncio.subprocess import Process
-from collections import defaultdict
-from contextlib import suppress
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from journal import Database, NotAllowed, ProjectionsError
-from journal.embedded import EmbeddedServer
+from journal import NotAllowed, ProjectionsError
+from projections.auditing import Audit, History
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoint_bounds import change_bound
@@ -21,14 +22,16 @@ from projections.webhooks.errors import VerificationFailed
 from projections.webhooks.messages import send
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import Secret, generate_secret, verify
-from tests.chaos.chaos import Chaos
-from tests.chaos.hostile import HOSTILE, LARGE_TEXT, MANY_VALUES, make_endpoints
+from tests.chaos.chaos import ANYWHERE, Chaos
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults import Plan
+from tests.chaos.hostile import HOSTILE, LARGE_TEXT, MANY_VALUES, BadReceiver, make_endpoints
+from tests.chaos.projecting import rows
 from tests.fixtures.raw_server import Exchange, RawServer, Step, close, respond, then_hang
 
 SENDERS = 3
 DELIVERERS = 3
 FANNERS = 2
-CONNECTIONS = SENDERS + 8
 KEYS = [f"key {number}" for number in range(20)]
 LOCAL = AddressRules(allow=("127.0.0.0/8",))
 MANY = 500
@@ -109,59 +112,62 @@ def _plain(body: bytes) -> bytes:
 
 
 class WebhookChaos(Chaos):
-    """
-    Senders, processes that fan out and that deliver, and what happens to them.
-
-    Args:
-        server: May be crashed.
-        dsn: Its database.
-        database: The same, for the senders.
-        logs: A directory for what the processes say.
-        seconds: How long.
-    """
+    """Senders, processes that fan out and that deliver, a tenant that does its worst, and what happens to them."""
 
     module = "tests.chaos.webhook_sender"
+    kinds = (*ANYWHERE, "late commit")
 
-    def __init__(
-        self, server: EmbeddedServer, dsn: str, database: Database, logs: Path, seconds: float
-    ) -> None:
-        super().__init__(server, dsn, database, logs, seconds)
+    def __init__(self, clusters: Sequence[Cluster], logs: Path, plan: Plan, seed: int) -> None:
+        super().__init__(clusters, logs, plan, seed)
         self.receiver = Receiver(self._choices())
         self.by_hand: set[tuple[str, str]] = set()
         self.endpoints: dict[str, str] = {}
-        self._made = Endpoints(database, rules=LOCAL, allow_http=True)
+        self._made = Endpoints(self._database, rules=LOCAL, allow_http=True)
 
-    async def prepare(self, receiver: RawServer) -> None:
-        """Make the endpoints, which ask for more than they may by default."""
+    @asynccontextmanager
+    async def around(self) -> AsyncIterator[None]:
+        """The receivers."""
+        async with (
+            RawServer(self.receiver) as self._receiving,
+            RawServer(BadReceiver(), host="") as self._bad,
+        ):
+            yield
+
+    async def prepare(self) -> None:
+        """Make endpoints, which ask for more than they may by default, and those of a tenant that does its worst."""
         async with self._database.session() as session:
             await change_bound(session, "pause", least="none")
             await change_bound(session, "attempts", most="none")
             await change_bound(session, "breaker_pause", least="none")
         for kind, asked in KINDS.items():
-            url = receiver.url_at("127.0.0.1", "/" + kind.replace(" ", "%20"))
+            url = self._receiving.url_at("127.0.0.1", "/" + kind.replace(" ", "%20"))
             made = await self._made.create("acme", EndpointSettings(url=url, policy=POLICY, **asked))
             self.endpoints[kind] = made.endpoint.endpoint_id
             self.receiver.secrets[kind] = [made.secret]
+        await make_endpoints(self._database, self._bad.port)
 
-    async def add_hostile(self, port: int) -> None:
-        """Make a tenant that does its worst; its messages come with those of the others."""
-        await make_endpoints(self._database, port)
+    def _tasks(self) -> list[Any]:
+        """The messages of a key are sent by one sender, one after the other."""
+        happening = (
+            (self._rotate, 3.0), (self._pause_one, 2.0), (self._again, 0.5), (self._hostile, 0.2),
+        )  # fmt: skip
+        return [
+            *(self._sender(KEYS[number::SENDERS], self._choices()) for number in range(SENDERS)),
+            *(
+                self._workers(self._choices(), what)
+                for what in ("fan-out",) * FANNERS + ("deliver",) * DELIVERERS
+            ),
+            *(self._now_and_then(do, seconds, self._choices()) for do, seconds in happening),
+        ]
 
-    async def run(self) -> None:
-        """Let it all happen until the time is over; all processes are dead then."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(SENDERS):
-                group.create_task(self._sender(KEYS[number::SENDERS], self._choices()))
-            for what in ("fan-out",) * FANNERS + ("deliver",) * DELIVERERS:
-                group.create_task(self._workers(self._choices(), what))
-            for do, seconds in (
-                (self._terminate, 1.0), (self._crash, 10), (self._rotate, 3.0), (self._pause_one, 2.0),
-                (self._again, 0.5), (self._hostile, 0.2),
-            ):  # fmt: skip
-                group.create_task(self._now_and_then(do, seconds, self._choices()))
+    async def append_to(self, connection: Any, choices: random.Random, journal: int = 0) -> None:
+        """A message with a key of its own."""
+        key = f"late {choices.getrandbits(64)}"
+        await send(
+            connection, "acme", choices.choice(["even", "odd"]), {"n": choices.randrange(1000)}, order_key=key
+        )
 
     async def _sender(self, keys: list[str], choices: random.Random) -> None:
-        """The messages of a key are sent by one sender, one after the other."""
         while self._going_on:
             try:
                 await self._send(choices.choice(["even", "odd"]), choices.choice(keys), choices)
@@ -230,6 +236,42 @@ class WebhookChaos(Chaos):
         finally:
             await asyncio.gather(*map(_end, processes))
 
+    async def check(self) -> dict[str, Audit]:
+        """Every delivery is done, what nobody tried again succeeded once, and arrivals are in the order asked for."""
+        sent = [Sent(*row.values()) for row in await rows(self._database, _SENT)]
+        assert self.receiver.forged == []
+        deadlocks = [path.name for path in self._logs.iterdir() if "deadlock detected" in path.read_text()]
+        assert deadlocks == []
+        await self._check_rows(sum(message.is_for(kind) for message in sent for kind in KINDS))
+        return self._arrivals(sent)
+
+    def _arrivals(self, sent: Sequence[Sent]) -> dict[str, Audit]:
+        """A source is an order key, where an endpoint asked for the order of keys; else every message is one."""
+        with History() as history:
+            for kind, asked in KINDS.items():
+                places: dict[str, tuple[str, int]] = {}
+                numbers: Counter[str] = Counter()
+                for message in sent:
+                    if message.is_for(kind):
+                        source = message.key if "ordering" in asked else message.event_id
+                        numbers[source] += 1
+                        places[message.event_id] = f"{kind}/{source}", numbers[source]
+                        history.committed(*places[message.event_id])
+                for event_id in self.receiver.taken[kind]:
+                    history.handled(*places.get(event_id, (f"{kind}/{event_id}", 0)), projection="arrivals")
+            history.expect("arrivals")
+            return dict(history.audit())
+
+    async def _check_rows(self, number: int) -> None:
+        states = [(*row.values(),) for row in await rows(self._database, _STATES)]
+        assert states == [("done", number)]
+        names = {endpoint_id: kind for kind, endpoint_id in self.endpoints.items()}
+        succeeded = Counter(
+            (names[row["endpoint_id"]], row["event_id"]) for row in await rows(self._database, _SUCCEEDED)
+        )
+        assert len(succeeded) == number
+        assert [key for key, times in succeeded.items() if times > 1 and key not in self.by_hand] == []
+
 
 async def _end(process: Process) -> None:
     process.terminate()
@@ -240,6 +282,17 @@ async def _end(process: Process) -> None:
             process.kill()
 
 
+_SENT = """
+SELECT event_id::text, event_type, metadata ->> 'order_key' AS key, (payload ->> 'n')::integer AS n
+FROM projections.events WHERE entity_type = 'webhook-message' AND metadata ->> 'tenant' = 'acme'
+ORDER BY db_timestamp, source_id, seq_nr
+"""
+_SUCCEEDED = """
+SELECT a.endpoint_id, a.event_id FROM projections.webhook_attempts AS a
+INNER JOIN projections.webhook_endpoints AS e ON a.endpoint_id = e.endpoint_id
+WHERE a.status = 'success' AND e.tenant = 'acme'
+"""
+_STATES = "SELECT state, count(*) FROM projections.webhook_deliveries WHERE tenant = 'acme' GROUP BY state"
 # The ranges of the fan-out have passed all messages, and all deliveries have come to an end.
 CAUGHT_UP = """
 SELECT NOT EXISTS (

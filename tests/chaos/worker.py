@@ -6,12 +6,14 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
 from journal import ConnectionSettings, Database, Log, connect
+from journal.foreign import Constant, TableMapping, table_log
 from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, run
 from projections.running import range_supervisor
 from projections.running.range_runner import RangeRunner
@@ -20,10 +22,22 @@ from tests.fixtures.projections import Happened
 LEASE = timedelta(seconds=1)
 EFFECTS = """
 CREATE TABLE effects (
-    n bigserial PRIMARY KEY, journal integer, source_id text, seq_nr bigint, slice integer, worker text, epoch bigint,
-    xid xid8 DEFAULT pg_current_xact_id()
+    n bigserial PRIMARY KEY, journal integer, source_id text, seq_nr bigint, event_id uuid, slice integer, worker text,
+    epoch bigint, xid xid8 DEFAULT pg_current_xact_id()
 )
 """
+FOREIGN = (
+    """CREATE TABLE log (
+        source text, number bigint, at timestamptz NOT NULL DEFAULT now(), body jsonb NOT NULL DEFAULT '{}',
+        PRIMARY KEY (source, number)
+    )""",
+    "CREATE INDEX ON log (at)",
+)
+"""The journal of another system."""
+_MAPPING = TableMapping(
+    table="log", source="source", number="number", position="at", bound="transaction-start",
+    entity_type=Constant("plane"), event_type=Constant("Happened"), payload="body",
+)  # fmt: skip
 _HOLDER: ContextVar[tuple[str, int]] = ContextVar("holder")
 
 
@@ -40,8 +54,9 @@ class Effects:
     @handles(Happened)
     async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.execute(
-            "INSERT INTO effects (journal, source_id, seq_nr, slice, worker, epoch) VALUES ($1, $2, $3, $4, $5, $6)",
-            event.n, envelope.source_id, envelope.seq_nr, envelope.slice, *_HOLDER.get(),
+            "INSERT INTO effects (journal, source_id, seq_nr, event_id, slice, worker, epoch) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            event.n, envelope.source_id, envelope.seq_nr, envelope.event_id, envelope.slice, *_HOLDER.get(),
         )  # fmt: skip
 
 
@@ -55,13 +70,10 @@ async def main(dsn: str, driver: Any, *options: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     last = "until_caught_up" in options
-    elsewhere = [option.removeprefix("journal=") for option in options if option.startswith("journal=")]
-    connections = ConnectionSettings(driver=driver, max_connections=8)
     async with AsyncExitStack() as stack:
+        connections = ConnectionSettings(driver=driver, max_connections=8)
         database = await stack.enter_async_context(connect(dsn, connections))
-        journal: list[Database | Log] = []
-        for dsn_of in elsewhere:
-            journal.append(Log(await stack.enter_async_context(connect(dsn_of, connections)), "other"))
+        journal = await _journals(stack, connections, options)
         if "both" in options:
             journal.append(database)
         print("running", flush=True)
@@ -69,6 +81,21 @@ async def main(dsn: str, driver: Any, *options: str) -> None:
             database, Effects, ranges=8, settings=settings, stop=stop, until_caught_up=last, take_over=last,
             journal=journal or None,
         )  # fmt: skip
+
+
+async def _journals(
+    stack: AsyncExitStack, connections: ConnectionSettings, options: Sequence[str]
+) -> list[Database | Log]:
+    """The journal in another database: ``journal=DSN`` is ours, ``foreign=DSN`` of another system."""
+    found: list[Database | Log] = []
+    for kind, _, dsn in (option.partition("=") for option in options if "=" in option):
+        connections = connections.model_copy(update={"foreign_journal": kind == "foreign"})
+        database = await stack.enter_async_context(connect(dsn, connections))
+        is_foreign = kind == "foreign"
+        found.append(
+            await table_log(database, _MAPPING, name="log") if is_foreign else Log(database, "other")
+        )
+    return found
 
 
 if __name__ == "__main__":
