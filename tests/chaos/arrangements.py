@@ -97,7 +97,8 @@ class Outcome:
     def __str__(self) -> str:
         faults = ", ".join(f"{kind} {number}" for kind, number in self.faults.most_common())
         audits = "; ".join(
-            f"{name}: {audit.committed:,} committed, {audit.handled:,} handled, {dict(audit.counts) or 'clean'}"
+            f"{name}: {audit.committed:,} committed, {audit.handled:,} handled, "
+            + ("clean" if not audit.counts else f"{dict(audit.counts)}, such as {audit.examples[0]}")
             for name, audit in self.audits.items()
         )
         return (

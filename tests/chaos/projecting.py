@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.chaos.chaos import Chaos, audit
 from tests.chaos.worker import EFFECTS, FOREIGN
 
 _EVENTS = "SELECT source_id, seq_nr, event_id::text FROM projections.events"
+_TIMES = """
+SELECT at, pg_xact_commit_timestamp(xmin) AS committed_at, ctid::text FROM log WHERE source = $1 AND number = $2
+"""
 _HANDLED = "SELECT source_id, seq_nr, event_id::text FROM effects ORDER BY n"
 
 
@@ -100,6 +104,14 @@ class ForeignChaos(TogetherChaos):
 
     def _elsewhere(self) -> list[str]:
         return [f"foreign={self.journal.dsn}"]
+
+    async def check(self) -> dict[str, Audit]:
+        """As in our own journal; says when a transaction that was lost began and ended."""
+        found = await super().check()
+        for example in found["projection"].examples:
+            key = example.source_id, example.seq_nr
+            print(example, *await rows(self.journal.database, _TIMES, *key), file=sys.stderr)
+        return found
 
     async def append_to(self, connection: Any, choices: random.Random, journal: int = 0) -> None:
         """As an application does that numbers the events of a source by the last one: who is later fails."""
