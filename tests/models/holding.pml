@@ -25,7 +25,7 @@
 // large    ranges that are merged and cut: CUTS=2
 //
 // mutant   NO_FENCE: EXPIRIES=1 EVICTS=1: stores offsets whoever holds the range
-// mutant   A_CUT_TAKES_THE_NEWEST_HORIZON: CUTS=2: begins a merged range where the part that is ahead stands
+// mutant   A_CUT_TAKES_THE_NEWEST_HORIZON: CUTS=1 EVICTS=1: begins a merged range where the part that is ahead stands
 // mutant   EVICTS_BY_THE_NEWEST_HORIZON: EVICTS=1 CUTS=1: evicts offsets that a range behind still needs
 // mutant   READS_THE_BOUND_BEFORE_THE_OFFSETS: EVICTS=1 EXPIRIES=1 LOST=1: does not see that an offset it looked for was just evicted
 // mutant   TAKES_A_FIRST_EVENT_FOR_NEW: EVICTS=1 LOST=1: handles the first event of a source whose offset was evicted
