@@ -279,7 +279,9 @@ async def test_match_that_moves_to_a_new_partition_while_it_is_looked_for_is_fou
 
 
 async def test_of_two_runs_at_once_each_partition_is_dropped_by_one(journal: Database) -> None:
-    runs = await asyncio.gather(*(retained(journal, attempts=100) for _ in range(2)))
+    # The drop of the other may have to wait for the disk.
+    patient: dict[str, Any] = {"attempts": 1000, "pause": timedelta(milliseconds=20)}
+    runs = await asyncio.gather(*(retained(journal, **patient) for _ in range(2)))
 
     dropped = [each for run in runs for each in run.dropped]
     assert sorted(each.partition.name for each in dropped if each.problem is None) == NAMES
