@@ -28,7 +28,7 @@ RARE = {
     "a window does not reach back to the poll before",
     "the lock of an append ends before its commit is visible",
 }
-"""Not found by the first thousand seeds: they need an append between two polls. The model of the reader finds the first."""
+"""Not found by the first thousand seeds: they need an append between two polls. The reader's model finds the first."""
 FOUND_SOON = {
     "a window that a page cuts short counts as read": 10,
     "the horizon is the last time that was read": 10,
