@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.database.sync import connect_sync
+from tests.fixtures.chromium import EXECUTABLE
 from tests.fixtures.chromium import chromium as running_chromium
 from tests.fixtures.commands import APP, SEEN, append_events
 
@@ -31,5 +32,7 @@ def filled(dsn: str) -> str:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[str]:
     """The address of a browser; each test opens a page of its own there."""
+    if EXECUTABLE is None:
+        pytest.skip("no chromium on PATH")
     with running_chromium() as address:
         yield address

@@ -180,8 +180,10 @@ REFUSED = {
     "archive verify": "",
 }
 """What is refused for another reason than the pooler: it asks the database for what is not there."""
-ELSEWHERE = {"archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo"}
-"""Commands that run until they are stopped: below, or without a database, or what loads a database of its own."""
+ELSEWHERE = {
+    "archive repair", "audit", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo",
+}  # fmt: skip
+"""Run until they are stopped: below; or without a database, or by a user's queries; or load a database of their own."""
 
 
 class Place:

@@ -20,22 +20,24 @@ BEGIN
     _has_part := EXISTS (
         SELECT FROM projections.projections AS p WHERE p.name = p_name AND p.journal IS NOT DISTINCT FROM p_journal
     );
-    -- Whoever runs them loses them, before it is looked whether they have begun.
-    UPDATE projections.projection_ranges AS r SET epoch = r.epoch + 1, owner = NULL, journal_life = NULL
-    WHERE r.projection_id = ANY (_unnamed);
-    SELECT string_agg(
-        coalesce('journal ' || quote_literal(p.journal) || ' of another database', 'the journal of its own database'), ' and '
-        ORDER BY p.projection_id
-    ), min(coalesce(p.journal, 'journal')) INTO _begun, _part
-    FROM projections.projections AS p
-    WHERE p.projection_id = ANY (_unnamed)
-    AND (
-        EXISTS (
-            SELECT FROM projections.projection_ranges AS r
-            WHERE r.projection_id = p.projection_id AND r.horizon > '1970-01-01T00:00:00Z'
-        )
-        OR EXISTS (SELECT FROM projections.source_offsets AS o WHERE o.projection_id = p.projection_id)
-    );
+    IF _unnamed <> '{}' THEN -- or the offsets, which somebody may have locked, would be looked at for nothing
+        -- Whoever runs them loses them, before it is looked whether they have begun.
+        UPDATE projections.projection_ranges AS r SET epoch = r.epoch + 1, owner = NULL, journal_life = NULL
+        WHERE r.projection_id = ANY (_unnamed);
+        SELECT string_agg(
+            coalesce('journal ' || quote_literal(p.journal) || ' of another database', 'the journal of its own database'), ' and '
+            ORDER BY p.projection_id
+        ), min(coalesce(p.journal, 'journal')) INTO _begun, _part
+        FROM projections.projections AS p
+        WHERE p.projection_id = ANY (_unnamed)
+        AND (
+            EXISTS (
+                SELECT FROM projections.projection_ranges AS r
+                WHERE r.projection_id = p.projection_id AND r.horizon > '1970-01-01T00:00:00Z'
+            )
+            OR EXISTS (SELECT FROM projections.source_offsets AS o WHERE o.projection_id = p.projection_id)
+        );
+    END IF;
     IF _begun IS NOT NULL AND NOT _has_part AND cardinality(p_journals) = 1 THEN
         RAISE EXCEPTION 'projection % reads %, not %: name the journal that it reads, and this one beside it if it is to read both; or '
             'empty its read model and clear its offset first', quote_literal(p_name), _begun,
