@@ -5,7 +5,7 @@
 // code     sql/functions/offsets/_set_mode_v1.sql
 // code     sql/functions/offsets/_set_offset_v1.sql
 // code     sql/functions/offsets/save_offsets_v1.sql
-// code     projections/running/gaps.py: Acceptance._batch, Acceptance.accept
+// code     projections/running/acceptance.py: Acceptance._batch, Acceptance.accept
 //
 // scope    switched twice, set back once: EVENTS=3 SWITCHES=2 RESETS=1
 // large    more events: EVENTS=4 SWITCHES=3 RESETS=1
