@@ -19,12 +19,13 @@ pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.failover"]
 def pytest_configure(config: pytest.Config) -> None:
     """
     Have hypothesis try a quarter of its examples every day and all of them with ``-m slow``, however long one takes.
+    Every day they are the same, so that what fails is what was changed; with ``-m slow`` they are new ones each time.
 
     Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same.
 
     Tests interrupt processes: what a shell starts in the background ignores that, and so does all that it starts.
     """
-    settings.register_profile("daily", deadline=None, max_examples=25)
+    settings.register_profile("daily", deadline=None, max_examples=25, derandomize=True)
     settings.register_profile("slow", deadline=None, max_examples=100)
     settings.load_profile("slow" if _runs_slow(config) else "daily")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

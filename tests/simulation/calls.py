@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from journal import BEGINNING, JOURNAL, slice_of
 from journal.appending import _APPEND
@@ -69,6 +70,7 @@ class Facts:
         self.claims: list[Row] = []
         self.projections: dict[str, int] = {}
         self.prepared: list[str] = []
+        self._gids = f"{uuid4().hex}_"  # a server has one space of names for all its databases
         self.beats: dict[str, int] = dict.fromkeys(OWNERS, 0)
         self._names: dict[datetime, str] = {BEGINNING: "beginning"}
 
@@ -142,11 +144,11 @@ class Facts:
         return Call("rollback", "ROLLBACK")
 
     def prepare(self, _a: int, _b: int) -> Call:
-        gid = f"w{len(self.prepared)}"
+        gid = f"{self._gids}{len(self.prepared)}"
         return Call("prepare", f"PREPARE TRANSACTION '{gid}'", (), lambda _: self.prepared.append(gid))
 
     def end_prepared(self, a: int, b: int) -> Call:
-        gid = self.prepared.pop(a % len(self.prepared)) if self.prepared else "w0"
+        gid = self.prepared.pop(a % len(self.prepared)) if self.prepared else f"{self._gids}0"
         return Call("end prepared", f"{'COMMIT' if b % 2 else 'ROLLBACK'} PREPARED '{gid}'")
 
     def append(self, a: int, b: int) -> Call:
