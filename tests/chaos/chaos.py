@@ -231,7 +231,8 @@ class Chaos:
             if kind == "stop":
                 process.send_signal(signal.SIGSTOP)
                 await self._pause(LEASE.total_seconds() * choices.uniform(1.2, 3))
-                process.send_signal(signal.SIGCONT)
+                with suppress(ProcessLookupError):  # killed by somebody else while it was stopped
+                    process.send_signal(signal.SIGCONT)
                 self.told("stop", hit=process.returncode is None)
             elif choices.random() < 0.2:
                 break
