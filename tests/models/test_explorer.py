@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 
 from journal import Position, WriterLockBacktracking
-from journal.backtracking import WritersPoll
 from tests.models.catalogue import Scope, models
 from tests.models.explorer import Exploration, Lost, observed_by_the_model
 from tests.models.spin import missing, printed
+from tests.mutants.catalogue import MUTANTS
 
 READER = next(model for model in models() if model.name == "reader")
 needs_spin = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -38,37 +36,16 @@ def test_the_machine_and_its_model_come_to_the_same(
 
     code.run()
 
-    assert len(code.observed) > 200
     assert code.observed == observed_by_the_model(printed(READER, Scope("observed", sizes)))
+    assert len(code.observed) > 200
 
 
-class TakesTheTimeOfThePoll(WriterLockBacktracking):
-    """Gives a new holder a bound that its stamps may be before."""
-
-    def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:
-        return poll.polled_at
-
-
-class NoBounds(WriterLockBacktracking):
-    """Forgets who is in flight."""
-
-    def _window_is_read(self) -> None:
-        super()._window_is_read()
-        self._bounds = {}
-
-
-class LooksForwardOnly(WriterLockBacktracking):
-    """Never reads a window."""
-
-    def polled(self, poll: WritersPoll) -> None:
-        super().polled(poll)
-        self._window_is_read()
-
-
-@pytest.mark.parametrize("machine", [TakesTheTimeOfThePoll, NoBounds, LooksForwardOnly])
-def test_a_wrong_machine_loses_an_event(machine: type[WriterLockBacktracking]) -> None:
-    with pytest.raises(Lost):
-        Exploration(1, 3, machine=machine).run()
+@pytest.mark.parametrize(
+    "mutant", ["reader-bound-is-the-poll", "reader-forgets-writers", "reader-never-looks-back"]
+)
+def test_a_wrong_machine_loses_an_event(mutant: str) -> None:
+    with MUTANTS[mutant].seeded(), pytest.raises(Lost):
+        Exploration(1, 3).run()
 
 
 class ReachesBackFurther(WriterLockBacktracking):

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from journal import Backtracking, IntervalBacktracking, Position, ReadEvents, WriterLockBacktracking
 from journal.backtracking import END_OF_TIME, WritersPoll
 from tests.fixtures.examples import examples
+from tests.mutants.catalogue import MUTANTS
 from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
-from tests.property.reader_model import BesidePrimary, Machine, MergesTypes, Play, Reader, writer_lock
+from tests.property.reader_model import BesidePrimary, MergesTypes, Play, Reader, writer_lock
 
 Program = list[tuple[int, int, int]]
 
@@ -185,62 +186,10 @@ def test_the_model_finds_what_a_wrong_machine_loses_on_a_standby(kind: type[Inte
     )
 
 
-class WindowsOnlyForKnownHolders(WriterLockBacktracking):
-    """Does not reach back to the poll before: a transaction may begin and end between two polls."""
-
-    def polled(self, poll: WritersPoll) -> None:
-        known_ones_went = not poll.holders.issuperset(self._bounds)
-        super().polled(poll)
-        if self._window is not None and not known_ones_went:
-            self._window_is_read()
-
-
-class WindowsOfOnePage(WriterLockBacktracking):
-    """Takes a window that a page limit cut short for done."""
-
-    def keys_read(self, last: Position | None, *, full: bool) -> None:
-        self._window_is_read()
-
-
-class NoBounds(WriterLockBacktracking):
-    """Forgets who is in flight."""
-
-    def _window_is_read(self) -> None:
-        super()._window_is_read()
-        self._bounds = {}
-
-
-class RestartsAtItsPosition(WriterLockBacktracking):
-    """Stores the last timestamp that was read."""
-
-    @property
-    def horizon(self) -> datetime:
-        return self._position.db_timestamp
-
-
-class TrustsANewName(WriterLockBacktracking):
-    """Takes a prepared transaction for one that has just begun."""
-
-    def _window_is_read(self) -> None:
-        for holder in self._poll.holders if self._poll else ():
-            self._bounds.setdefault(holder, self._polled_at)
-        super()._window_is_read()
-
-
-class OverlooksImports(WriterLockBacktracking):
-    def polled(self, poll: WritersPoll) -> None:
-        self.import_id = max([self.import_id, *poll.imports])
-        super().polled(replace(poll, imports={}))
-
-
 class PollsAfterReading(Reader):
     """Reads by a snapshot that is older than the poll."""
 
     reads_before_it_polls = True
-
-
-def machine(kind: type[WriterLockBacktracking]) -> Machine:
-    return lambda start, import_id: kind(start, margin=MARGIN, import_id=import_id)
 
 
 def loses(play: Play, program: Program) -> bool:
@@ -252,22 +201,23 @@ def loses(play: Play, program: Program) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kind", "codes"),
+    ("mutant", "codes"),
     [
-        (WindowsOnlyForKnownHolders, WRITES),
-        (WindowsOfOnePage, WRITES),
-        (NoBounds, WRITES),
-        (RestartsAtItsPosition, [*WRITES, 11, 11]),
-        pytest.param(TrustsANewName, [*WRITES, 7], marks=pytest.mark.slow),
-        (OverlooksImports, [*WRITES, 9]),
+        ("reader-windows-for-known-writers", WRITES),
+        ("reader-windows-of-one-page", WRITES),
+        ("reader-forgets-writers", WRITES),
+        ("reader-horizon-is-its-position", [*WRITES, 11, 11]),
+        pytest.param("reader-trusts-a-new-name", [*WRITES, 7], marks=pytest.mark.slow),
+        ("reader-overlooks-imports", [*WRITES, 9]),
     ],
 )
-def test_the_model_finds_what_a_wrong_machine_loses(
-    kind: type[WriterLockBacktracking], codes: list[int]
-) -> None:
-    made = (Play(machine(kind), 1 + seed % 5, checks_horizon=False) for seed in range(1000))
+def test_the_model_finds_what_a_wrong_machine_loses(mutant: str, codes: list[int]) -> None:
+    with MUTANTS[mutant].seeded():
+        made = (Play(writer_lock, 1 + seed % 5, checks_horizon=False) for seed in range(1000))
 
-    assert any(loses(play, random_program(seed, codes + READS * 8, 200)) for seed, play in enumerate(made))
+        assert any(
+            loses(play, random_program(seed, codes + READS * 8, 200)) for seed, play in enumerate(made)
+        )
 
 
 def test_the_model_finds_what_a_poll_after_the_reading_loses() -> None:
@@ -320,22 +270,15 @@ def test_the_model_finds_what_commits_later_than_late_by_lose() -> None:
     assert any(loses(play, random_program(seed, WRITES + READS * 8, 200)) for seed, play in enumerate(made))
 
 
-class IgnoresTheTimeGoneBy(WriterLockBacktracking):
-    """Knows a step of the clock only by what two polls show, not when it was."""
-
-    def polled(self, poll: WritersPoll) -> None:
-        super().polled(replace(poll, asked_at=0.0, told_at=0.0))
-
-
 @pytest.mark.slow
 def test_the_model_finds_what_is_stamped_between_a_step_of_the_clock_and_the_next_poll() -> None:
-    made = (
-        Play(machine(IgnoresTheTimeGoneBy), 3, steps_back=LARGE, checks_horizon=False) for _ in range(2000)
-    )
+    with MUTANTS["reader-ignores-the-time-gone-by"].seeded():
+        made = (Play(writer_lock, 3, steps_back=LARGE, checks_horizon=False) for _ in range(2000))
 
-    assert any(
-        loses(play, random_program(seed, [*WRITES, 10] + READS * 8, 200)) for seed, play in enumerate(made)
-    )
+        assert any(
+            loses(play, random_program(seed, [*WRITES, 10] + READS * 8, 200))
+            for seed, play in enumerate(made)
+        )
 
 
 def test_a_transaction_of_any_length_is_waited_for() -> None:

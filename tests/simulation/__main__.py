@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from multiprocessing import get_context
 
-from tests.simulation.mutants import MUTANTS
+from tests.mutants.catalogue import MUTANTS
 from tests.simulation.plan import plan_of
 from tests.simulation.report import Report, run_seeds
 from tests.simulation.shrinking import shrunk
@@ -38,10 +38,14 @@ def _run(options: argparse.Namespace) -> Report:
     # With one order of sets for all: it is part of what a seed stands for.
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         runs = [
-            pool.submit(run_seeds, *chunk, options.mutant) for chunk in _chunks(options.first, options.seeds)
+            pool.submit(run_seeds, *chunk, options.mutant, stop=options.stop)
+            for chunk in _chunks(options.first, options.seeds)
         ]
         for run in runs:
             report.merge(run.result())
+            if options.stop and report.failed:
+                pool.shutdown(cancel_futures=True)
+                break
     return report
 
 
@@ -53,7 +57,10 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--trace", action="store_true", help="print all that happens in the run of the first seed"
     )
-    parser.add_argument("--mutant", choices=MUTANTS, metavar="NAME", help="with a bug: " + "; ".join(MUTANTS))
+    parser.add_argument(
+        "--mutant", choices=MUTANTS, metavar="NAME", help="with a seeded bug (python -m tests.mutants --list)"
+    )
+    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="default: one for each processor"
     )
@@ -73,7 +80,7 @@ def _show(report: Report) -> None:
 
 
 def _show_shrunk(seed: int, mutant: str | None) -> None:
-    with MUTANTS[mutant]() if mutant else nullcontext():
+    with MUTANTS[mutant].seeded() if mutant else nullcontext():
         outcome = shrunk(simulate(plan_of(seed)))
     print(
         f"\nThe shortest plan that fails as seed {seed}:\n{outcome.plan}\nfails: {outcome.failure}\nIts last steps:"
@@ -85,7 +92,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     options = _arguments(given)
     if options.trace:
-        with MUTANTS[options.mutant]() if options.mutant else nullcontext():
+        with MUTANTS[options.mutant].seeded() if options.mutant else nullcontext():
             outcome = simulate(plan_of(options.first), trace=True)
         print("\n".join([str(outcome.plan), *outcome.trace, f"failure: {outcome.failure}"]))
         return int(outcome.failure is not None)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.mutants import MUTANTS
+from tests.mutants.catalogue import MUTANTS
 from tests.simulation.plan import AT_A_STEP, AT_A_TIME, plan_of
 from tests.simulation.world import Outcome, simulate
 
@@ -61,10 +61,20 @@ class Report:
         }
 
 
-def run_seeds(first: int, seeds: int, mutant: str | None = None) -> Report:
-    """Run seeds one after the other."""
+def run_seeds(first: int, seeds: int, mutant: str | None = None, *, stop: bool = False) -> Report:
+    """
+    Run seeds one after the other.
+
+    Args:
+        first: The first seed.
+        seeds: How many.
+        mutant: The name of a bug that is seeded.
+        stop: Whether the first one that fails is the last.
+    """
     report = Report()
-    with MUTANTS[mutant]() if mutant else nullcontext():
+    with MUTANTS[mutant].seeded() if mutant else nullcontext():
         for seed in range(first, first + seeds):
             report.add(simulate(plan_of(seed)))
+            if stop and report.failed:
+                break
     return report

@@ -1,0 +1,133 @@
+"""The layers of the proof, each as a way to look for a seeded bug."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tests.mutants.mutant import Mutant
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 1800
+"""Nothing here takes longer on a machine that is busy."""
+_KINDS = {
+    "tests/property": "property tests",
+    "tests/unit": "unit tests",
+    "tests/integration": "integration tests",
+    "tests/models/test_explorer.py": "explorer",
+    "tests/simulation/test_same_as_postgresql.py": "differential test",
+}
+
+
+class Broken(Exception):
+    """A layer could not look for a bug: it says nothing about it."""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program of Python, at the root of the project."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """
+    Whole workers over a PostgreSQL in memory.
+
+    Args:
+        seeds: Within how many runs it must be found.
+        first: The first of them.
+    """
+
+    seeds: int = 1000
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        return "simulation"
+
+    def find(self, mutant: Mutant, server: str) -> str | None:
+        asked = ["--seeds", str(self.seeds), "--first", str(self.first), "--processes", "1"]
+        done = run("-m", "tests.simulation", *asked, "--mutant", mutant.name, "--stop", "--json")
+        if done.returncode not in {0, 1}:
+            raise Broken(done.stderr[-2000:])
+        failed = json.loads(done.stdout)["failed"]
+        return f"seed {failed[0]['seed']}: {failed[0]['reason']}" if failed else None
+
+
+class Pytest:
+    """
+    Tests, one of which must fail.
+
+    Args:
+        nodes: Their names, all of one layer.
+    """
+
+    def __init__(self, *nodes: str) -> None:
+        self.nodes = nodes
+
+    @property
+    def name(self) -> str:
+        return next(kind for folder, kind in _KINDS.items() if self.nodes[0].startswith(folder))
+
+    def find(self, mutant: Mutant, server: str) -> str | None:
+        return self.failed(server, "-m", "tests.mutants.within", mutant.name)
+
+    def failed(self, server: str, *runs: str) -> str | None:
+        """
+        The first of the tests that fails.
+
+        Args:
+            server: The DSN of the server that they run on.
+            runs: What runs ``pytest``; Python itself where nothing is given.
+
+        Raises:
+            Broken: None ran to its end.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "report.xml")
+            options = ("-x", "-q", "-m", "", f"--junitxml={report}", f"--postgres={server}")
+            options += ("-p", "no:cacheprovider")
+            done = run(*(runs or ("-m",)), "pytest", *options, *self.nodes)
+            cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
+        for case in cases:
+            if (failure := case.find("failure")) is not None:
+                name = re.sub(r"^tests\.\w+\.", "", str(case.get("classname")))
+                return f"{name}::{case.get('name')}: {str(failure.get('message')).splitlines()[0][:120]}"
+        ran = [case for case in cases if case.find("skipped") is None and case.find("error") is None]
+        if not ran or len(ran) < len(cases):
+            raise Broken(done.stdout[-3000:] + done.stderr[-2000:])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Spin:
+    """
+    A model in Promela with one of its mutants.
+
+    Args:
+        model: The model.
+        mutant: Its mutant.
+    """
+
+    model: str
+    mutant: str
+
+    @property
+    def name(self) -> str:
+        return "models"
+
+    def find(self, mutant: Mutant, server: str) -> str | None:
+        from tests.models.catalogue import models
+        from tests.models.spin import explore
+
+        model = next(one for one in models() if one.name == self.model)
+        found = explore(model, model.wrong(self.mutant))
+        return found.why if found.errors else None

@@ -1,0 +1,163 @@
+"""
+Bugs of running workers. Most change the code of the library; those of SQL functions that the simulation finds change
+their models in it, as a change of the function would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from journal import Generation
+from journal.database.base import BaseSession
+from offsets import Verdict
+from offsets.deduplication import BatchVerdicts
+from projections.running.parking import Parking
+from projections.running.transactions import Transactions
+from tests.mutants.layers import Simulation
+from tests.mutants.mutant import mutant
+from tests.mutants.seeding import method
+from tests.simulation.postgres import holding, offsets, statements
+from tests.simulation.postgres.backend import Backend
+
+
+@mutant(
+    "memory-before-the-commit",
+    "memory moves before the commit",
+    "projections/running/transactions.py: Transactions._try",
+    Simulation(20),
+)
+def _memory_before_commit() -> AbstractContextManager[Any]:
+    right = Transactions._try
+
+    async def tries(self: Transactions, session: Any, last: Any, handled: int, work: Any) -> bool:
+        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+        return await right(self, session, last, handled, work)
+
+    return method(Transactions, "_try", tries)
+
+
+@mutant(
+    "gaps-are-accepted",
+    "a gap is no reason to wait",
+    "offsets/deduplication.py: BatchVerdicts.validate",
+    Simulation(),
+)
+def _gaps_are_accepted() -> AbstractContextManager[Any]:
+    return _verdicts({Verdict.GAP: Verdict.ACCEPTED, Verdict.UNKNOWN_SOURCE: Verdict.ACCEPTED})
+
+
+@mutant(
+    "gaps-are-duplicates",
+    "a gap is taken for a duplicate",
+    "offsets/deduplication.py: BatchVerdicts.validate",
+    Simulation(),
+)
+def _gaps_are_duplicates() -> AbstractContextManager[Any]:
+    return _verdicts({Verdict.GAP: Verdict.DUPLICATE, Verdict.UNKNOWN_SOURCE: Verdict.DUPLICATE})
+
+
+def _verdicts(wrong: Mapping[Verdict, Verdict]) -> AbstractContextManager[Any]:
+    right = BatchVerdicts.validate
+
+    def validate(self: BatchVerdicts, source_id: str, seq_nr: int, db_timestamp: datetime) -> Verdict:
+        verdict = right(self, source_id, seq_nr, db_timestamp)
+        return wrong.get(verdict, verdict)
+
+    return method(BatchVerdicts, "validate", validate)
+
+
+@mutant(
+    "unparks-at-once",
+    "what came while a source was parked is forgotten",
+    "projections/running/parking.py: Parking._unpark",
+    Simulation(),
+)
+def _unparks_at_once() -> AbstractContextManager[Any]:
+    async def unpark(self: Parking, session: Any, parked: Any) -> None:
+        await self._transactions.unpark(session, parked.source_id)
+
+    return method(Parking, "_unpark", unpark)
+
+
+@contextmanager
+def _no_generations() -> Iterator[None]:
+    def same(*_: Any) -> bool:
+        return True
+
+    with (
+        method(Generation, "follows", same),
+        mock.patch.object(offsets, "same_generation", same),
+        mock.patch.object(holding, "same_generation", same),
+    ):
+        yield
+
+
+@mutant(
+    "progress-is-not-compared",
+    "progress is not compared before it is stored",
+    "sql/functions/offsets/save_offsets_v1.sql",
+    Simulation(),
+)
+@contextmanager
+def _no_compare_and_set() -> Iterator[None]:
+    with _no_generations(), _replaced("save_offsets_v1", _without_count()):
+        yield
+
+
+@mutant(
+    "ranges-merge-at-the-newest",
+    "ranges are merged at the newest horizon",
+    "sql/functions/holding/_set_ranges_v1.sql",
+    Simulation(),
+)
+def _merges_at_the_newest() -> AbstractContextManager[Any]:
+    right = holding.new_range
+
+    def new_range(number: int, first: int, last: int, **columns: Any) -> Any:
+        row = right(number, first, last, **columns)
+        return {**row, "horizon": columns["handled_until"]} if "handled_until" in columns else row
+
+    return mock.patch.object(holding, "new_range", new_range)
+
+
+@mutant(
+    "transactions-may-be-silent",
+    "a transaction may be silent for as long as it likes",
+    "journal/database/base.py: BaseSession.begin",
+    Simulation(),
+)
+def _no_silence() -> AbstractContextManager[Any]:
+    right = BaseSession.begin
+
+    async def begin(self: BaseSession, mark: str | None = None, idle: timedelta | None = None) -> None:
+        await right(self, mark, idle if mark else None)
+
+    return method(BaseSession, "begin", begin)
+
+
+def _without_count() -> Any:
+    right = statements._FUNCTIONS["save_offsets_v1"]
+
+    async def save(db: Backend, number: int, min_slice: int, *rest: Any) -> Any:
+        """Whatever count the caller remembers, it is taken for what is stored."""
+        told = list(rest)
+        for row in db.select(
+            "projection_ranges", lambda r: (r["projection_id"], r["min_slice"]) == (number, min_slice)
+        ):
+            told[2] = row["commits"]
+        return await right(db, number, min_slice, *told)
+
+    return save
+
+
+@contextmanager
+def _replaced(function: str, model: Any) -> Iterator[None]:
+    with (
+        mock.patch.dict(statements._FUNCTIONS, {function: model}),
+        mock.patch.dict(statements._parsed, clear=True),
+    ):
+        yield

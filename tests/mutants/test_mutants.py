@@ -1,0 +1,117 @@
+"""Seeded bugs can be seeded, the page lists them, and the layers that must find them do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from journal.schema import installing
+from journal.sql_files import sql_root
+from tests.models.spin import missing
+from tests.models.test_models import _names
+from tests.mutants import __main__ as command
+from tests.mutants.catalogue import MUTANTS, all_mutants
+from tests.mutants.layers import ROOT, Pytest, Simulation, Spin
+from tests.mutants.mutant import Mutant
+from tests.mutants.page import PAGE, renewed
+from tests.mutants.seeding import sql
+
+EVERY = {one.name: one for one in all_mutants()}
+BEFORE = "test_an_idle_reader_reads_nothing_again"
+READING = "tests/property/test_backtracking_model.py"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_a_bug_is_in_code_that_is_there_and_can_be_seeded(mutant: Mutant) -> None:
+    file, _, name = mutant.code.partition(": ")
+
+    assert mutant.found_by
+    assert (ROOT / file).is_file()
+    assert not name or name in _names(ROOT / file)
+    with mutant.seeded():
+        pass
+
+
+def test_the_page_lists_all_of_them() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert page == renewed(page), "run python -m tests.mutants --page"
+
+
+def test_the_schema_is_installed_with_what_is_seeded_and_as_it_is_afterwards() -> None:
+    file, right, wrong = "functions/offsets/save_offsets_v1.sql", "AND r.epoch = p_epoch", "AND TRUE"
+    path: Path = sql_root() / file
+
+    with sql(file, right, wrong):
+        seeded = installing._read(path)
+
+    assert seeded == path.read_text(encoding="utf-8").replace(right, wrong)
+    assert installing._read(path) == path.read_text(encoding="utf-8")
+
+
+def test_a_bug_in_text_that_is_not_there_any_more_cannot_be_seeded() -> None:
+    gone = sql("functions/offsets/save_offsets_v1.sql", "nothing of it", "")
+
+    with (
+        pytest.raises(LookupError, match=r"save_offsets_v1\.sql has 'nothing of it' 0 times, not once"),
+        gone,
+    ):
+        pass
+
+
+@contextmanager
+def registered(*mutants: Mutant) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "all_mutants", lambda: list(mutants))
+        yield
+
+
+def test_the_command_tells_what_is_found_and_what_is_not(
+    dsn: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgets = MUTANTS["reader-forgets-writers"]
+    blind = Pytest(f"{READING}::{BEFORE}")
+    monkeypatch.setattr(command, "_server", lambda: _given(dsn))
+    seen = Mutant(forgets.name, "is found", forgets.code, (Simulation(20),), forgets.seeded)
+    unseen = Mutant("reader-never-looks-back", "is not found by this", forgets.code, (blind,), forgets.seeded)
+
+    with registered(seen, unseen):
+        code = command.main(["--json"])
+
+    told = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert (told["mutants"], told["found"], told["fails_without_a_bug"]) == (2, 1, None)
+    assert told["layers"]["simulation"] == {"mutants": 1, "found": 1}
+    assert told["layers"]["property tests"] == {"mutants": 1, "found": 0}
+
+
+@contextmanager
+def _given(dsn: str) -> Iterator[str]:
+    yield dsn
+
+
+def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--only", "nothing"]) == 2
+    assert "no bug nothing; there are reader-windows-for-known-writers, " in capsys.readouterr().err
+    assert command.main(["--layer", "luck"]) == 2
+    assert "no layer luck; there are property tests, " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * 3600)
+def test_every_seeded_bug_is_found_by_each_of_its_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        assert command.main([]) == 0
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_wrong_variants_of_models_are_among_them() -> None:
+    one = next(one for name, one in EVERY.items() if name.startswith("inline/"))
+
+    (layer,) = one.found_by
+    assert isinstance(layer, Spin)
+    assert layer.find(one, "") is not None
