@@ -13,7 +13,7 @@ class MatchedEvent(NamedTuple):
     """
     An event that matched.
 
-    Args:
+    Attributes:
         match_id: Number of the match: grows in the order in which a group reads.
         subscription_ids: The group's subscriptions that it matched.
         envelope: The event.

@@ -69,6 +69,7 @@ class EndpointSettings(BaseModel):
     """Where to POST; https, unless http is allowed."""
 
     description: str = Field(default="", max_length=1000)
+    """A text for people, such as what receives the webhooks."""
 
     topics: tuple[str, ...] = ("**",)
     """Which topics: names, or patterns in which * is one segment and ** any number of them; ** alone for all."""
