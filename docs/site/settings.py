@@ -43,6 +43,7 @@ _INTRODUCTION = """# Settings
 Every setting of the library, generated from the code.
 Pass an object of the class to the call that takes it; commands have an option for each setting that operators change
 (see [commands](commands.md)).
+[Environment variables](environment.md) are listed separately.
 """
 
 
