@@ -17,6 +17,7 @@ from offsets.errors import RangeLost as RangeLost
 from offsets.errors import TransactionEnded as TransactionEnded
 from offsets.errors import WrongEntityType as WrongEntityType
 from offsets.errors import WrongJournal as WrongJournal
+from offsets.errors import own_errors as own_errors
 from offsets.horizons import Progress as Progress
 from offsets.horizons import save_horizons as save_horizons
 from offsets.leases import Heartbeat as Heartbeat

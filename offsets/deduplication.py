@@ -75,6 +75,10 @@ class OffsetState:
         for source_id in source_ids:
             self._known.pop(source_id, None)
 
+    def forget_all(self) -> None:
+        """Look every source up again: what was stored of them was not said here."""
+        self._known.clear()
+
     def batch(self, source_ids: Iterable[str]) -> BatchVerdicts:
         """
         Begin a batch over sources that have all been looked up.

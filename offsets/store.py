@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from journal import (
     ALL_SLICES,
@@ -198,6 +198,23 @@ class OffsetStore:
         """The last handled number of those sources that have one."""
         return await read_offsets(session, self.claim.projection_id, source_ids)
 
+    def fence(self, batch: str, progress: tuple[datetime, int]) -> tuple[Any, ...]:
+        """
+        The first arguments of what stores a batch, by which it is refused unless all is as it was stored last.
+
+        Args:
+            batch: The mark that the transaction was begun with.
+            progress: The horizon, where a restart would begin, and the last import that it accounts for.
+
+        Raises:
+            ProjectionsError: What is remembered is worth nothing.
+        """
+        if self.outdated is not None:
+            raise self.outdated
+        c = self.claim
+        place = (c.projection_id, c.slices.min_slice, c.epoch, c.owner, self.commits)
+        return *place, *self.life(), batch, *progress
+
     async def save_in_tx(
         self,
         session: Session,
@@ -228,8 +245,6 @@ class OffsetStore:
             DatabaseWentBack: The range is not as it was stored last.
             TransactionEnded: This is not the transaction that was begun.
         """
-        if self.outdated is not None:
-            raise self.outdated
         # Those with an offset first; in one order, for two holders must not deadlock.
         known = sorted(previous)
         order = known + sorted(last.keys() - previous.keys())
@@ -237,14 +252,7 @@ class OffsetStore:
         with own_errors():
             waited: bool | None = await session.fetchval(
                 _SAVE,
-                self.claim.projection_id,
-                self.claim.slices.min_slice,
-                self.claim.epoch,
-                self.claim.owner,
-                self.commits,
-                *self.life(),
-                batch,
-                *progress,
+                *self.fence(batch, progress),
                 [e.source_id for e in envelopes],
                 [e.slice for e in envelopes[len(known) :]],
                 [previous[source_id] for source_id in known],

@@ -70,6 +70,7 @@
 \ir functions/journal/_read_keys_by_slices_v1.sql
 \ir functions/journal/_load_events_v1.sql
 \ir functions/journal/_events_by_keys_v1.sql
+\ir functions/journal/_events_of_page_v1.sql
 \ir functions/journal/_refuse_event_v1.sql
 \ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql
@@ -112,6 +113,8 @@
 \ir functions/offsets/_save_most_offsets_v1.sql
 \ir functions/offsets/_save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
+\ir functions/offsets/_save_page_v1.sql
+\ir functions/offsets/_save_page_v1.sql
 \ir functions/offsets/_handled_v1.sql
 \ir functions/offsets/_note_reactions_v1.sql
 \ir functions/offsets/_lock_inline_v1.sql

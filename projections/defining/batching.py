@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-EVENT_BATCH = 1000
-"""Events of a batch, unless the projection says otherwise."""
-TABLE_BATCH = 5000
-"""Of table handlers: the more events of a source are in a batch, the fewer offsets are stored."""
-
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:

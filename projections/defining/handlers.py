@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 from pydantic import BaseModel
 
 from journal import EntityTypes, EventEnvelope, OwnedSession, Session, check_name, event_type_of
-from projections.defining.batching import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
+from projections.defining.batching import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.read_models import SqlReadModel, read_models_of
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
@@ -57,7 +57,7 @@ _PARAMETERS = {
     Kind.GROUP: "async def {}(self, session, events)",
     Kind.TABLE: "def {}(self, event, envelope)",
 }
-_BATCH_SIZES = {Kind.EVENT: EVENT_BATCH, Kind.TABLE: TABLE_BATCH, Kind.STATEMENT: TABLE_BATCH}
+_BATCH_SIZES = {Kind.EVENT: 1_000, Kind.TABLE: 5_000, Kind.STATEMENT: 20_000}
 _COUNTS = {Kind.EVENT: 4, Kind.GROUP: 3, Kind.TABLE: 3}
 
 
@@ -248,9 +248,9 @@ def projection(
         recovery: What to do when a handler fails; by default three retries, then the source is parked.
         group: Size and waiting time of the lists that a group handler gets.
         unhandled: Whether event types without a handler are passed over, or are an error that names them.
-        batch_size: Events read, handled and committed together; two such pages are in memory. By default 1,000, and
-            5,000 for table handlers: the more events of a source are in a batch, the fewer offsets are stored. Group
-            handlers have the size of their lists instead.
+        batch_size: Events read, handled and committed together; two such pages are in memory. By default 1,000, for
+            table handlers 5,000, for read models in SQL 20,000: the more of a source are in a batch, the fewer offsets
+            are stored. Group handlers have the size of their lists instead.
         tables: The tables that it writes, for rebuilds: a :class:`Table`, or its name. Table handlers need not say:
             those that their code names are found.
 

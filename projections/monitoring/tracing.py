@@ -7,9 +7,11 @@ Without that package nothing is made, and nothing is paid.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from journal import EventEnvelope, SliceRange
@@ -76,6 +78,25 @@ class Tracing(StatusObserver):
             span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
         span.end()
 
+    def handled_page(
+        self, name: str, slices: SliceRange, events: int, newest: datetime, seconds: float
+    ) -> None:
+        """Make a span of what has ended just now; which spans its events come from is not known."""
+        now = time.time_ns()
+        attributes = _message_counts(name, events) | {
+            "projections.projection": name,
+            "projections.range": str(slices),
+            "projections.events": events,
+            "projections.last_timestamp": newest.isoformat(),
+        }
+        span = self._tracer.start_span(
+            f"handle {name}",
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            start_time=now - int(seconds * 1e9),
+        )
+        span.end(now)
+
     def error(self, name: str, envelope: EventEnvelope, error: BaseException, attempt: int) -> None:
         """Record an attempt that has failed inside of a batch that goes on, as at-least-once batches do."""
         for (projection, slices), (span, _) in self._open.items():
@@ -112,13 +133,17 @@ def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope
 
 
 def _messaging(group: str, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
+    return _message_counts(group, len(envelopes))
+
+
+def _message_counts(group: str, count: int) -> dict[str, str | int]:
     """What OpenTelemetry's conventions have of what handles messages."""
     return {
         "messaging.system": SYSTEM,
         "messaging.operation.type": "process",
         "messaging.operation.name": "handle",
         "messaging.consumer.group.name": group,
-        "messaging.batch.message_count": len(envelopes),
+        "messaging.batch.message_count": count,
     }
 
 

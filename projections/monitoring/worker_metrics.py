@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 
 from journal import EventEnvelope, SliceRange
@@ -136,6 +137,15 @@ class WorkerMetrics(StatusObserver):
         counts = self._range(name, slices)
         counts.events += len(envelopes)
         counts.batches += 1
+
+    def handled_page(
+        self, name: str, slices: SliceRange, events: int, newest: datetime, seconds: float
+    ) -> None:
+        """Count a page as a batch."""
+        counts = self._range(name, slices)
+        counts.events += events
+        counts.batches += 1
+        self._projections[name].durations.observe(seconds)
 
     def error(self, name: str, envelope: EventEnvelope, error: BaseException, attempt: int) -> None:
         """Count a failed attempt."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,6 +28,8 @@ from projections.running.reacting import find_reactions
 from projections.running.read_model_writer import ReadModelWriter
 from projections.running.table_writer import BatchWriter
 from projections.running.watchdog import Watchdog
+
+T = TypeVar("T")
 
 _SILENCE = 1.0  # seconds
 
@@ -225,7 +227,7 @@ class Dispatcher:
             session, *batch.tables
         )  # a table that does not fit is nobody's event's fault
         try:
-            await self._within_time(self._tables.write(session, batch))
+            await self.within_time(self._tables.write(session, batch))
         except TableError as error:
             raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
 
@@ -234,14 +236,20 @@ class Dispatcher:
         with self._monitor.handling() as name:
             name(envelopes[0])
             try:
-                await self._within_time(self._read_models.write(session, plans, envelopes))
+                await self.within_time(self._read_models.write(session, plans, envelopes))
             except (DatabaseError, InvalidPayload) as error:
                 _raise(error, envelopes[0], None, "" if len(envelopes) == 1 else "a batch from ")
 
-    async def _within_time(self, writing: Awaitable[None]) -> None:
+    async def within_time(self, writing: Awaitable[T]) -> T:
+        """
+        Write, but not longer than a handler may take.
+
+        Raises:
+            ProjectionFailed: It took longer.
+        """
         try:
             async with asyncio.timeout(self._timeout):
-                await writing
+                return await writing
         except TimeoutError as error:
             raise ProjectionFailed(
                 f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "

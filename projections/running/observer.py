@@ -55,6 +55,16 @@ class StatusObserver:
     def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
         """Events have been handled and committed."""
 
+    def handled_page(
+        self, name: str, slices: SliceRange, events: int, newest: datetime, seconds: float
+    ) -> None:
+        """
+        A statement of a read model has handled a number of events, up to a time, and committed, in some seconds.
+
+        Called in place of :meth:`batch_started`, :meth:`batch_ended` and :meth:`handled` while a projection of read
+        models in SQL catches up: its events are in the database only.
+        """
+
     def error(self, name: str, envelope: EventEnvelope, error: BaseException, attempt: int) -> None:
         """An attempt at an event has failed; 1 is the first."""
 

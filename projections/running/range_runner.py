@@ -15,14 +15,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from journal import (
-    Backtracking,
     DatabaseWentBack,
     EventEnvelope,
     HeadReader,
-    IntervalBacktracking,
     KeptSession,
     Key,
-    LateCommitBound,
     Look,
     OwnedSession,
     Page,
@@ -50,8 +47,8 @@ from projections.running.read_ahead import ReadAhead
 from projections.running.read_journal import ReadJournal
 from projections.running.reporting import Reporting
 from projections.running.retrying import Retrying
-from projections.running.settings import RunSettings
 from projections.running.transactions import Stopping, Transactions
+from projections.running.whole_pages import WholePages
 
 log = logging.getLogger("projections")
 
@@ -97,11 +94,12 @@ class RangeRunner:
         self._reader = reader(projection.entity_types, claim.slices, size, page_bytes, queries)
         self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, read)
+        self._whole: WholePages | None = None
         self._session = KeptSession(process.connections.lend)
         self._reading = read.reading
         # A page's sources must fit, or a verdict would miss one that was just looked up.
         self._cache_size = max(cache_size, projection.batch_size)
-        self._backtracking = _backtracking(claim, process.settings, read.log.bound)
+        self._backtracking = read.backtracking(claim, process.settings)
         self._look = read.poller.number
         self._generation = read.poller.generation
         self._used_poll_at = claim.horizon
@@ -274,6 +272,8 @@ class RangeRunner:
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
             retrying=retrying, reporting=reporting, pages=process.pages,
         )  # fmt: skip
+        if projection.kind is Kind.STATEMENT:
+            self._whole = WholePages(parts, process.read_models, self._reader)
         self._pipeline = (
             AtLeastOncePipeline(parts, process.database, projection.delivery)
             if isinstance(projection.delivery, AtLeastOnce)
@@ -292,17 +292,27 @@ class RangeRunner:
                 last = max((key.position for key in keys), default=None)
                 self._backtracking.keys_read(last, full=keys.more)
             case ReadEvents(after, until):
-                page = await self._ahead.take(after)
-                if page is None:
-                    page = await self._read(session, after, until)
-                last = page[-1].position if page else None
-                if page.more and last is not None and self._backtracking.goes_on(last):
-                    self._ahead.start(last, until)
-                await self._handle(session, page)
+                last, more = await self._handle_page(session, after, until)
                 # Only after the commit: until then the stored horizon must not pass these events.
-                self._backtracking.events_read(last, full=page.more)
-                if page.more:
+                self._backtracking.events_read(last, full=more)
+                if more:
                     self._log.poller.wake()  # there is more: whoever polls next need not wait
+
+    async def _handle_page(
+        self, session: OwnedSession, after: Position, until: datetime
+    ) -> tuple[Position | None, bool]:
+        if self._whole is not None and (handled := await self._whole.handle(session, after, until)):
+            return handled
+        page = await self._ahead.take(after)
+        if page is None:
+            page = await self._read(session, after, until)
+        last = page[-1].position if page else None
+        if self._whole is not None:
+            self._whole.was_read(more=page.more)
+        elif page.more and last is not None and self._backtracking.goes_on(last):
+            self._ahead.start(last, until)
+        await self._handle(session, page)
+        return last, page.more
 
     async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
         async with self._reading(session) as journal:
@@ -383,9 +393,3 @@ class RangeRunner:
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""
         return await happens(self._stopping, seconds) if seconds > 0 else self._stopping.is_set()
-
-
-def _backtracking(claim: Claim, settings: RunSettings, bound: LateCommitBound) -> Backtracking:
-    if settings.backtracking == "interval":
-        return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
-    return bound(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)

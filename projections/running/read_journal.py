@@ -17,7 +17,9 @@ from typing import TypeAlias
 from journal import (
     JOURNAL,
     OWN_NAME,
+    Backtracking,
     Database,
+    IntervalBacktracking,
     Log,
     LogToOpen,
     OwnedSession,
@@ -28,6 +30,7 @@ from journal import (
     shared_poller,
 )
 from journal.schema import check_version
+from offsets import Claim
 from projections.errors import PoolTooSmall
 from projections.running.connections import POLLS, Connections
 from projections.running.settings import RunSettings
@@ -131,6 +134,12 @@ class ReadJournal:
             found = set(await entity_types(session, queries=read.queries))
         with self.named():
             return found, (await now_in(read)).time
+
+    def backtracking(self, claim: Claim, settings: RunSettings) -> Backtracking:
+        """What says of a range which page is to be read next."""
+        if settings.backtracking == "interval":
+            return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
+        return self.log.bound(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)
 
     @asynccontextmanager
     async def reading(self, session: OwnedSession) -> AsyncIterator[OwnedSession]:

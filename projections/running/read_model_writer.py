@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 
@@ -59,6 +60,31 @@ FROM ({BATCH}) AS e
 INNER JOIN unnest($4::text[], $5::smallint[]) AS m (event_type, version)
     ON e.event_type = m.event_type AND e.version < m.version
 """
+_PAGE = """
+WITH _page AS MATERIALIZED (
+    SELECT * FROM projections._events_of_page_v1($1::text[], $2, $3, $4, $5, $6, $7, $8, $9)
+){writes}
+SELECT
+    p.events, p.timestamps[p.events], p.slices[p.events], p.source_ids[p.events], p.seq_nrs[p.events],
+    p.event_types, p.is_older,
+    CASE WHEN p.written >= 0 AND NOT p.is_older THEN projections._save_page_v1(
+        $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, p.source_ids, p.slices, p.seq_nrs, p.timestamps
+    ) END
+FROM (
+    SELECT
+        count(*)::integer AS events, array_agg(e.source_id) AS source_ids, array_agg(e.slice) AS slices,
+        array_agg(e.seq_nr) AS seq_nrs, array_agg(e.db_timestamp) AS timestamps,
+        ARRAY(SELECT DISTINCT t.event_type FROM _page AS t) AS event_types,
+        EXISTS (
+            SELECT FROM _page AS o
+            INNER JOIN unnest($21::text[], $22::smallint[]) AS m (event_type, version)
+                ON o.event_type = m.event_type AND o.version < m.version
+        ) AS is_older,
+        {written} AS written
+    FROM _page AS e
+) AS p
+WHERE p.events > 0
+"""
 _Types: TypeAlias = Mapping[str, tuple[str, ValueKind]]
 """By column, the type in PostgreSQL, and how its values are checked."""
 _NO_EVENTS: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
@@ -100,6 +126,21 @@ class ReadModelPlan:
             f"SELECT {self.columns} FROM ({self.query.over(events)}) AS q ORDER BY {key} "
             f"ON CONFLICT ({key}) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}"
         )
+
+
+class WrittenPage(NamedTuple):
+    """A page that was handled by statements alone."""
+
+    events: int
+    at: datetime
+    """With the next three, the place of the last event."""
+    slice: int
+    source_id: str
+    seq_nr: int
+    event_types: Sequence[str]
+    is_older: bool
+    """Whether it has events of older versions: then nothing of it is stored."""
+    waited: bool | None
 
 
 class ReadModelWriter:
@@ -177,9 +218,51 @@ class ReadModelWriter:
                 error.add_note(f"while writing table {plan.read_model.table}")
                 raise
 
+    async def write_page(
+        self, session: Session, plans: Sequence[ReadModelPlan], page: Sequence[Any], fence: Sequence[Any]
+    ) -> WrittenPage | None:
+        """
+        Bring a whole page into tables, and store that it is handled, in the transaction of :meth:`prepare`.
+
+        Args:
+            session: The transaction of the batch.
+            plans: Those of the projection.
+            page: The arguments of ``_events_of_page_v1``.
+            fence: :meth:`offsets.OffsetStore.fence`.
+
+        Returns:
+            What was written; None where the page is empty.
+
+        Raises:
+            journal.DatabaseError: The database refused, an event's data among the reasons.
+            ProjectionsError: As :meth:`offsets.OffsetStore.save_in_tx`.
+        """
+        models = [model for plan in plans for model in plan.read_model.models.values()]
+        current = {kind.name: kind.version for kind in map(event_type_of, models) if kind.version > 1}
+        try:
+            with offsets.own_errors():
+                row = await session.fetchrow(
+                    _page_sql(plans), *page, *fence, list(current), list(current.values())
+                )
+        except DatabaseError:
+            for plan in plans:
+                self._plans.pop(plan.read_model, None)
+            raise
+        return None if row is None else WrittenPage(*row.values())
+
     def sql(self, plan: ReadModelPlan, events: str) -> str:
         """The statement that brings events into a table."""
         return plan.upsert(events)
+
+
+def _page_sql(plans: Sequence[ReadModelPlan]) -> str:
+    """All statements over one page, and what it was; the rows are locked before the offsets, as everywhere."""
+    writes = "".join(
+        f", _written_{n} AS ({plan.upsert('SELECT * FROM _page')} RETURNING 1)"
+        for n, plan in enumerate(plans)
+    )
+    written = " + ".join(f"(SELECT count(*) FROM _written_{n})" for n in range(len(plans)))
+    return _PAGE.replace("{writes}", writes).replace("{written}", written)
 
 
 def _keys(envelopes: Sequence[EventEnvelope]) -> tuple[list[Any], list[Any], list[Any]]:

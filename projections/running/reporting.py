@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from journal import EventEnvelope, SliceRange
 from projections.errors import HandlerFailed, describe, said
@@ -36,6 +37,10 @@ class Reporting:
     def handled(self, envelopes: Sequence[EventEnvelope]) -> None:
         """Events have been handled and committed."""
         self._observer.handled(self._name, self._slices, envelopes)
+
+    def handled_page(self, events: int, newest: datetime, seconds: float) -> None:
+        """A number of events, up to a time, have been handled and committed inside the database."""
+        self._observer.handled_page(self._name, self._slices, events, newest, seconds)
 
     def attempt_failed(self, envelope: EventEnvelope, failure: HandlerFailed, attempt: int) -> None:
         """An attempt at an event has failed; 1 is the first."""

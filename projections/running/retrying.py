@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from journal import EventEnvelope, OwnedSession
 from projections.defining import Projection
@@ -101,7 +101,11 @@ class Retrying:
 
     def handled(self, envelopes: Sequence[EventEnvelope]) -> None:
         """Events were handled: their types do not fail alike."""
-        self._streak.handled(envelope.event_type for envelope in envelopes)
+        self.handled_types(envelope.event_type for envelope in envelopes)
+
+    def handled_types(self, event_types: Iterable[str]) -> None:
+        """Events of these types were handled."""
+        self._streak.handled(event_types)
 
     def _check_streak(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         """Stop rather than give up one source after the other for a fault of the handler, or of what it uses."""

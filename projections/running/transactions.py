@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
 from journal import DatabaseError, EventEnvelope, OwnedSession, ProjectionsError, Session
 from journal.database import Fault, fault_of, is_conflict
@@ -21,6 +22,10 @@ from projections.running.tracebacks import traceback_of
 log = logging.getLogger("projections")
 
 _CONFLICT_RETRIES = 10
+
+
+_Store: TypeAlias = Callable[[str, tuple[datetime, int]], Awaitable[bool | None]]
+"""Takes the mark of the transaction and the progress to store; None: it has stored nothing."""
 
 
 class Stopping(Exception):
@@ -115,10 +120,48 @@ class Transactions:
             RangeLost, OffsetOvertaken, TransactionEnded, DatabaseError: Not an event's fault.
         """
         last = {envelope.source_id: envelope for envelope in handled}
+
+        async def store(mark: str, progress: tuple[datetime, int]) -> bool:
+            previous = self.state.previous(last)
+            await work()
+            return await self.store.save_in_tx(session, mark, progress, last, len(handled), previous=previous)
+
+        waited = await self._retried(session, store)
+        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+        if waited:
+            await self._tell(session)
+
+    async def commit_page(
+        self, session: OwnedSession, store: Callable[[tuple[Any, ...]], Awaitable[bool | None]]
+    ) -> None:
+        """
+        Run what handles a page and stores by itself that it is handled, in one transaction.
+
+        Args:
+            session: Outside a transaction.
+            store: Takes :meth:`offsets.OffsetStore.fence`; returns whether somebody waits for what is handled, or None
+                where it has stored nothing, and all is to be rolled back.
+
+        Raises:
+            HandlerFailed: The database refuses the effects.
+            RangeLost, OffsetOvertaken, TransactionEnded, DatabaseError: As :meth:`commit`.
+        """
+        waited = await self._retried(session, lambda *batch: store(self.store.fence(*batch)))
+        if waited is not None:
+            self.state.forget_all()
+        if waited:
+            await self._tell(session)
+
+    @staticmethod
+    async def _tell(session: OwnedSession) -> None:
+        with suppress(ProjectionsError):  # a hint: who waits looks again without it, too
+            await notify_handled(session)
+
+    async def _retried(self, session: OwnedSession, store: _Store) -> bool | None:
+        """Store in a transaction; of a conflict with others, again."""
         for attempt in range(1, _CONFLICT_RETRIES + 1):
             try:
-                waited = await self._try(session, last, len(handled), work)
-                break
+                return await self._try(session, store)
             except DatabaseError as error:
                 if fault_of(error) is Fault.EVENT:
                     raise HandlerFailed(f"the batch could not be written: {error}") from error
@@ -129,28 +172,17 @@ class Transactions:
                     extra={"action": "conflict", "projection": self._name, "attempt": attempt},
                 )  # fmt: skip
                 await self.wait(0.01 * attempt)
-        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
-        if waited:
-            with suppress(ProjectionsError):  # a hint: who waits looks again without it, too
-                await notify_handled(session)
+        return None
 
-    async def _try(
-        self,
-        session: OwnedSession,
-        last: dict[str, EventEnvelope],
-        handled: int,
-        work: Callable[[], Awaitable[None]],
-    ) -> bool:
+    async def _try(self, session: OwnedSession, store: _Store) -> bool | None:
         mark = secrets.token_hex(8)
-        previous = self.state.previous(last)
         async with self.store.storing:
             progress = self._progress()
             try:
                 await session.begin(mark, self._idle)
-                await work()
-                waited = await self.store.save_in_tx(
-                    session, mark, progress, last, handled, previous=previous
-                )
+                if (waited := await store(mark, progress)) is None:
+                    await session.rollback()
+                    return None
                 await session.commit()
             except BaseException:
                 # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.

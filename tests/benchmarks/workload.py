@@ -166,7 +166,7 @@ class ByStatement:
         await session.execute(UPSERT_ONE, event.carrier, event.day, event.delay)
 
 
-@projection("benchmark", entity_type=ENTITY_TYPE, batch_size=BATCH, recovery=Recovery.fail())
+@projection("benchmark", entity_type=ENTITY_TYPE, recovery=Recovery.fail())
 class BySql:
     """A statement for each batch, over events that stay in the database."""
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,18 @@ async def test_the_length_of_batches_is_told_as_a_histogram() -> None:
     assert samples[series(f"{name}_bucket", projection="p", le="30.0")] == 1
     assert samples[series(f"{name}_bucket", projection="p", le="+Inf")] == 2
     assert samples[series(f"{name}_sum", projection="p")] == 60.003
+
+
+async def test_a_page_that_is_handled_inside_the_database_is_a_batch() -> None:
+    metrics, whole = WorkerMetrics(), SliceRange(0, 1023)
+    metrics.handled_page("p", whole, 20_000, datetime.now(UTC), 0.1)
+
+    samples = told_by(metrics)
+
+    assert (
+        samples[series("projections_worker_events_handled_total", projection="p", range="0-1023")] == 20_000
+    )
+    assert samples[series("projections_worker_batch_duration_seconds_count", projection="p")] == 1
 
 
 async def test_a_worker_is_scraped_also_when_its_database_does_not_answer(dsn: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
 from journal import Database, Event, EventEnvelope, Session, append, connect
-from projections import AtLeastOnce, Recovery, StatusObserver
+from projections import AtLeastOnce, Recovery, SliceRange, StatusObserver
 from projections.monitoring.tracing import Tracing
 from projections.subscriptions import Consumer, MatchedEvent, publish
 from tests.fixtures.projections import (
@@ -103,6 +104,20 @@ async def test_a_batch_is_a_span_that_says_what_was_handled(journal: Database) -
         "projections.first_timestamp": first,
         "projections.last_timestamp": last,
     }
+
+
+async def test_a_page_that_is_handled_inside_the_database_is_a_span() -> None:
+    traces = Traces()
+    traces.observer.handled_page("p", SliceRange(0, 511), 20_000, datetime(2030, 1, 1, tzinfo=UTC), 0.5)
+
+    (span,) = traces.batches
+    assert span.name == "handle p"
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.end_time - span.start_time == 500_000_000
+    assert span.attributes is not None
+    assert span.attributes["projections.events"] == 20_000
+    assert span.attributes["projections.last_timestamp"] == "2030-01-01T00:00:00+00:00"
 
 
 async def test_an_error_is_recorded_on_the_batch_that_it_has_rolled_back(journal: Database) -> None:

@@ -51,6 +51,8 @@ CALLS = {
     "array_agg(db_timestamp)) FROM projections.events",
     "_events_by_keys_v1": "SELECT projections._events_by_keys_v1(array_agg(source_id), array_agg(seq_nr), "
     "array_agg(db_timestamp)) FROM projections.events",
+    "_events_of_page_v1": "SELECT projections._events_of_page_v1('{plane}', 0, 1023, "
+    "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "_refuse_event_v1": "SELECT projections._refuse_event_v1('no') WHERE now() < '2000-01-01'",
     "read_source_v1": "SELECT projections.read_source_v1('a', 1, 9, b, 10) "
     "FROM (VALUES (true), (false)) AS v (b)",
@@ -138,6 +140,9 @@ CALLS = {
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
+    "_save_page_v1": "SELECT projections._save_page_v1(1, 0, "
+    "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
+    "'worker', 1, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{2}', ARRAY[now()])",
     "_handled_v1": "SELECT projections._handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
     "_note_reactions_v1": "SELECT projections._note_reactions_v1(1, '{a}', '{1}')",
     "_begin_inline_v1": "SELECT projections._begin_inline_v1('{delays}', '{1}', ARRAY['{plane}'], '{a}', '{plane}', "
