@@ -35,7 +35,7 @@ CONNECTIONS = APPENDERS + 6
 _RAISED = re.compile(r"^([a-z_.]+\.[A-Z]\w+): ", re.MULTILINE)
 _AT_START = ("journal.errors.Database", "journal.errors.JournalUnavailable")
 _STUCK = 120.0
-"""Seconds without a fault that hits, after which a run is given up."""
+"""Seconds without a fault that hits, or an event that is handled, after which a run is given up."""
 _PAUSES = {"servers": 1.5, "ranges": 0.5, "transactions": 0.2}
 """Seconds between two faults of a lane, about; of others there is no more than a moment."""
 ANYWHERE = ("cancel", "terminate", "cut", "lost answer", "kill", "stop", "black hole", "crash")
@@ -120,9 +120,20 @@ class Chaos:
         await end_prepared(self.journal)
 
     async def catch_up(self) -> None:
-        """A worker that nothing happens to handles what is left."""
+        """A worker that nothing happens to handles what is left, for as long as it gets on."""
         process = await self._start("asyncpg", "until_caught_up")
-        assert await asyncio.wait_for(process.wait(), 180) == 0, _said(process)
+        ended = asyncio.create_task(process.wait())
+        effects = -1
+        while not (await asyncio.wait([ended], timeout=_STUCK))[0]:
+            before, effects = effects, await self._effects()
+            assert effects > before, (
+                f"nothing handled for {_STUCK:g} s, after {effects}: {_said(process)[-3000:]}"
+            )
+        assert ended.result() == 0, _said(process)
+
+    async def _effects(self) -> int:
+        async with self.read_side.database.session() as session:
+            return int(await session.fetchval("SELECT count(*) FROM effects"))
 
     def _choices(self) -> random.Random:
         """For one task: what it chooses does not depend on when it runs."""
