@@ -119,6 +119,7 @@
 \ir functions/offsets/_note_reactions_v1.sql
 \ir functions/offsets/_lock_inline_v1.sql
 \ir functions/offsets/_begin_inline_v1.sql
+\ir functions/offsets/_write_given_events_v1.sql
 \ir functions/offsets/_set_mode_v1.sql
 \ir functions/offsets/_why_waiting_v1.sql
 \ir functions/offsets/save_horizons_v1.sql

@@ -14,6 +14,16 @@ from projections.defining.tables import ColumnOperation
 BATCH = "SELECT * FROM projections._events_by_keys_v1($1::text[], $2::bigint[], $3::timestamptz[])"
 """The events of keys."""
 
+GIVEN = """
+SELECT
+    g.source_id, g.seq_nr, g.db_timestamp, g.event_id, g.entity_type, g.event_type, g.version,
+    g.payload::json AS payload
+FROM unnest(
+    $1::text[], $2::bigint[], $3::timestamptz[], $4::uuid[], $5::text[], $6::text[], $7::smallint[], $8::text[]
+) AS g (source_id, seq_nr, db_timestamp, event_id, entity_type, event_type, version, payload)
+"""
+"""Events whose columns are given."""
+
 UPCAST_BATCH = f"""
 SELECT b.source_id, b.seq_nr, b.db_timestamp, b.event_id, b.entity_type, b.event_type,
     CASE WHEN u.payload IS NULL THEN b.version ELSE 0 END AS version, coalesce(u.payload::json, b.payload) AS payload

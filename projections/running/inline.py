@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -41,6 +41,8 @@ from journal.database import (
 )
 from projections.defining import Batch, ExactlyOnce, Kind, Projection, projection_of
 from projections.errors import HandlerFailed, InvalidHandler, describe
+from projections.running.given_events import write_given
+from projections.running.read_model_writer import ReadModelWriter
 from projections.running.table_writer import TableWriter
 
 # A table's name may mean another one where the caller has other schemas: by its search_path, or as another role.
@@ -57,6 +59,16 @@ _PAUSE = 0.02
 _NOT_OF_THE_HANDLER = {Fault.BATCH, Fault.DATABASE}
 _PLACES = 1_000
 """The number of places, such as schemas of tenants, whose tables are remembered."""
+_SET_WISE = {Kind.TABLE, Kind.STATEMENT}
+"""Kinds that need no asynchronous connection, and lock rows in one order."""
+_KINDS = {*_SET_WISE, Kind.EVENT}
+
+
+class _Writers(NamedTuple):
+    """What knows the tables of a place."""
+
+    tables: TableWriter
+    read_models: ReadModelWriter
 
 
 class Inline:
@@ -68,8 +80,8 @@ class Inline:
     events of a source that is not handled up to where the append begins.
 
     Args:
-        definitions: Classes of table handlers, or of handlers of single events; the latter need an asynchronous
-            connection.
+        definitions: Classes of table handlers, of read models in SQL, or of handlers of single events; the last need
+            an asynchronous connection.
 
     Raises:
         InvalidHandler: One handles lists of events, has reactions, ``start`` or ``stop``, or is handled at least once;
@@ -86,7 +98,7 @@ class Inline:
                 raise InvalidHandler(
                     f"projection {one.name!r} is given twice: it would handle each event twice"
                 )
-        self._tables: dict[str, TableWriter] = {}
+        self._writers: dict[str, _Writers] = {}
 
     async def set_mode(self, session: Session, mode: Literal["inline", "live"]) -> None:
         """
@@ -154,7 +166,7 @@ class Inline:
             ProjectionsError: Otherwise as for :meth:`append`.
         """
         for projection in self._projections:
-            if projection.kind is not Kind.TABLE:
+            if projection.kind not in _SET_WISE:
                 raise InvalidHandler(
                     f"the handlers of projection {projection.name!r} are asynchronous: append on an asynchronous "
                     "connection, or write table handlers"
@@ -170,17 +182,17 @@ class Inline:
             return
         async with session_on(driver) as session:
             try:
-                ready, tables = await self._begin(session, envelopes)
+                ready, writers = await self._begin(session, envelopes)
                 for projection in self._projections:
                     if taken := [e for e in envelopes if (projection.name, e.source_id) in ready]:
-                        await self._handle_with(session, tables, projection, taken)
+                        await self._handle_with(session, writers, projection, taken)
             except BaseException:  # the offsets are stored already
                 await spoil(session)
                 raise
 
     async def _begin(
         self, session: Session, envelopes: Sequence[EventEnvelope]
-    ) -> tuple[set[tuple[str, str]], TableWriter]:
+    ) -> tuple[set[tuple[str, str]], _Writers]:
         """The projections and sources whose events this transaction is to handle, and what knows the tables there."""
         sources: dict[str, list[EventEnvelope]] = {}
         for envelope in envelopes:
@@ -189,21 +201,21 @@ class Inline:
         projections = [(p.name, p.version, p.entity_types.literal) for p in self._projections]
         rows = await session.fetch(_BEGIN, *map(list, zip(*projections, strict=True)), *map(list, columns))
         place = rows[0]["place"] if rows else ""
-        if len(self._tables) >= _PLACES:
-            self._tables.clear()
-        tables = self._tables.setdefault(place, TableWriter())
-        return {(row["projection"], row["source_id"]) for row in rows}, tables
+        if len(self._writers) >= _PLACES:
+            self._writers.clear()
+        writers = self._writers.setdefault(place, _Writers(TableWriter(), ReadModelWriter()))
+        return {(row["projection"], row["source_id"]) for row in rows}, writers
 
     @staticmethod
     async def _handle_with(
-        session: Session, tables: TableWriter, projection: Projection, envelopes: Sequence[EventEnvelope]
+        session: Session, writers: _Writers, projection: Projection, envelopes: Sequence[EventEnvelope]
     ) -> None:
-        if projection.kind is Kind.TABLE:  # which locks rows in one order
-            return await _handle(session, tables, projection, envelopes)
+        if projection.kind in _SET_WISE:
+            return await _handle(session, writers, projection, envelopes)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with session.savepoint():
-                    return await _handle(session, tables, projection, envelopes)
+                    return await _handle(session, writers, projection, envelopes)
             except Exception as error:
                 if sqlstate_of(error) != _DEADLOCK or attempt == _ATTEMPTS:
                     raise
@@ -212,10 +224,12 @@ class Inline:
 
 
 async def _handle(
-    session: Session, tables: TableWriter, projection: Projection, envelopes: Sequence[EventEnvelope]
+    session: Session, writers: _Writers, projection: Projection, envelopes: Sequence[EventEnvelope]
 ) -> None:
     target, batch, at = projection.make(), Batch(), envelopes[0]
     try:
+        if projection.kind is Kind.STATEMENT:
+            return await write_given(session, writers.read_models, projection, envelopes)
         for at in envelopes:
             if (found := _find(projection, at)) is None:
                 continue
@@ -225,7 +239,7 @@ async def _handle(
                 continue
             await call(session, event, at)
             _check_unspoiled(session)
-        await tables.write(session, batch)
+        await writers.tables.write(session, batch)
     except Exception as error:
         if fault_of(error) in _NOT_OF_THE_HANDLER:
             raise
@@ -251,8 +265,7 @@ def _check_unspoiled(session: Session) -> None:
 def _refuse(projection: Projection) -> None:
     """Refuse what only workers can do."""
     reasons = {
-        "read models in SQL are kept in batches, by workers": projection.kind is Kind.STATEMENT,
-        "handlers of lists of events wait for more of them": projection.kind not in {Kind.TABLE, Kind.EVENT},
+        "handlers of lists of events wait for more of them": projection.kind not in _KINDS,
         "it is handled at least once": not isinstance(projection.delivery, ExactlyOnce),
         "reactions run in workers": bool(projection.reactions),
         "start() and stop() are called around the work of a worker": any(

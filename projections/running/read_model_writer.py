@@ -14,6 +14,7 @@ from journal import DatabaseError, DatabaseWentBack, EventEnvelope, Session, eve
 from journal.database import quote
 from projections.defining import (
     BATCH,
+    GIVEN,
     UPCAST_BATCH,
     Projection,
     ReadModelQuery,
@@ -87,7 +88,7 @@ WHERE p.events > 0
 """
 _Types: TypeAlias = Mapping[str, tuple[str, ValueKind]]
 """By column, the type in PostgreSQL, and how its values are checked."""
-_NO_EVENTS: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+_NO_EVENTS: tuple[list[Any], ...] = ([],) * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +170,26 @@ class ReadModelWriter:
             TableError: A table does not fit, or cannot be created; the message has the statement.
         """
         await session.fetchrow(FIX_SESSION)
+        return await self.plans(session, projection)
+
+    async def plans(
+        self, session: Session, projection: Projection, *, creates: bool = True
+    ) -> list[ReadModelPlan]:
+        """As :meth:`prepare`, and settings stay as they are; with ``creates`` it creates tables that are not there."""
         return [
-            self._plans.get(one) or await self._plan(session, projection, one)
+            self._plans.get(one) or await self._plan(session, projection, one, creates=creates)
             for one in projection.read_models
         ]
 
     async def _plan(
-        self, session: Session, projection: Projection, read_model: SqlReadModel
+        self, session: Session, projection: Projection, read_model: SqlReadModel, *, creates: bool
     ) -> ReadModelPlan:
         types = await _types(session, read_model)
         table, created = read_model.table, False
-        if self._schema is None:
-            created = await _create(session, projection.name, read_model, types)
-        else:
+        if self._schema is not None:
             table = table.within(self._schema)
+        elif creates:
+            created = await _create(session, projection.name, read_model, types)
         plan = await _checked(session, read_model, table, types)
         if self._schema is None:
             await _check_text(session, read_model, plan.shape)
@@ -311,7 +318,7 @@ def _create_sql(read_model: SqlReadModel, types: _Types) -> str:
 
 async def _types(session: Session, read_model: SqlReadModel) -> _Types:
     """The types of the statement's columns, as PostgreSQL finds them."""
-    query = ReadModelQuery(read_model.statement, read_model.models).over(BATCH)
+    query = ReadModelQuery(read_model.statement, read_model.models).over(GIVEN)
     names = [output.name for output in read_model.statement.outputs]
     columns = ", ".join(f"pg_catalog.pg_typeof(q.{quote(name)})::oid" for name in names)
     row = await session.fetchrow(

@@ -40,6 +40,8 @@ BEGIN
         projections._part_name_v1,
         projections._why_waiting_v1,
         projections._begin_inline_v1,
+        projections._write_given_events_v1,
+        projections._refuse_event_v1,
         projections._predecessors_v1,
         projections.timeline_v1,
         projections.generation_v1,

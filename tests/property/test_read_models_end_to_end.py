@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journal import BEGINNING, Database, connect
-from projections import Event, append, events, projection, read_model
+from projections import Event, Inline, events, projection, read_model
 from projections.testing import run_until_caught_up
 from tests.fixtures.examples import examples
 from tests.fixtures.read_models import Departed, Landed, as_the_journal_says
@@ -137,6 +137,7 @@ async def run_once(
     ranges: int,
     appended: int,
     again: bool,
+    inline: bool,
 ) -> None:
     @projection("p", entity_type="plane", batch_size=batch_size)
     class P:
@@ -151,9 +152,12 @@ async def run_once(
         for part in (history[: appended + 1], history[appended + 1 :]):
             for source_id, event in part:
                 async with database.transaction() as session:
-                    await append(session, [Event(source_id, event, "plane")])
+                    await Inline(P).append(session, [Event(source_id, event, "plane")])
+            await run_until_caught_up(database, P, ranges=ranges)
             # Sometimes as after a restart that remembers no horizon: what was handled is read again.
             async with database.session() as session:
+                if inline:  # and then all that is appended is handled by its append
+                    await Inline(P).set_mode(session, "inline")
                 if again:
                     await session.execute(f"UPDATE projections.projection_ranges SET horizon = '{BEGINNING}'")
             await run_until_caught_up(database, P, ranges=ranges)
@@ -168,6 +172,7 @@ async def run_once(
     ranges=st.sampled_from([1, 2, 5]),
     appended=st.integers(0, 20),
     again=st.booleans(),
+    inline=st.booleans(),
 )
 @pytest.mark.examples
 def test_the_table_is_what_the_query_says(  # noqa: PLR0917 - pytest and hypothesis pass them by name
@@ -179,8 +184,16 @@ def test_the_table_is_what_the_query_says(  # noqa: PLR0917 - pytest and hypothe
     appended: int,
     *,
     again: bool,
+    inline: bool,
 ) -> None:
     work = run_once(
-        module_dsn, sql, history, batch_size=batch_size, ranges=ranges, appended=appended, again=again
+        module_dsn,
+        sql,
+        history,
+        batch_size=batch_size,
+        ranges=ranges,
+        appended=appended,
+        again=again,
+        inline=inline,
     )
     asyncio.run(work)

@@ -147,6 +147,8 @@ CALLS = {
     "_note_reactions_v1": "SELECT projections._note_reactions_v1(1, '{a}', '{1}')",
     "_begin_inline_v1": "SELECT projections._begin_inline_v1('{delays}', '{1}', ARRAY['{plane}'], '{a}', '{plane}', "
     "'{1}', '{1}', ARRAY[now()], ARRAY[now()])",
+    "_write_given_events_v1": "SELECT projections._write_given_events_v1('SELECT $1, $8', '{a}', '{1}', ARRAY[now()], "
+    "'{NULL}', '{plane}', '{Landed}', '{1}', '{\"{}\"}')",
     "_lock_inline_v1": "SELECT projections._lock_inline_v1(1)",
     "_set_mode_v1": "SELECT projections._set_mode_v1(1, 'inline')",
     "_why_waiting_v1": "SELECT projections._why_waiting_v1('delays', 'a')",
