@@ -68,8 +68,8 @@
 \ir functions/journal/_merged_end_v1.sql
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/_read_keys_by_slices_v1.sql
-\ir functions/journal/_load_events_v1.sql
 \ir functions/journal/_events_by_keys_v1.sql
+\ir functions/journal/_load_events_v1.sql
 \ir functions/journal/_events_of_page_v1.sql
 \ir functions/journal/_refuse_event_v1.sql
 \ir functions/journal/latest_seq_nr_v1.sql

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any
 
 from journal import ProjectionsError
 from projections.defining.tables import Change, Changes, ColumnOperation, Table, TableConflict
@@ -16,11 +17,8 @@ _EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow, Divis
 _SET, _INCREMENT, _MINIMUM = ColumnOperation.SET, ColumnOperation.INCREMENT, ColumnOperation.MINIMUM
 
 
-# This is the hot path: without the call of a Python function.
-_new_row = tuple.__new__
-
-
-class Folded(NamedTuple):
+@dataclass(slots=True)
+class Folded:
     """What a batch does to one row: first delete it if asked, then upsert the values if there are any."""
 
     delete: bool
@@ -63,7 +61,7 @@ class Batch:
             TableConflict: Another source touched this key of a ``per_source`` table.
             ValueError: A value cannot be added, compared or used as a key; the batch stays as it was.
         """
-        self._replace(source_id, change)
+        self._fold(source_id, change)
 
     def collect(self, source_id: str, returned: Changes) -> None:
         """
@@ -72,32 +70,45 @@ class Batch:
         Raises TypeError for anything else, and what :meth:`add` does.
         """
         if type(returned) is Change:
-            self._replace(source_id, returned)
+            self._fold(source_id, returned)
         elif returned is not None:
             self._collect_all(source_id, list(_only_changes(returned)))
 
-    def _replace(self, source_id: str, change: Change) -> Folded | None:
-        """Fold one change in; returns what was there before."""
-        table, key, _ = change
+    def _fold(self, source_id: str, change: Change) -> None:
+        table, key, values = change
         rows = self._tables.get(table)
         if rows is None:
             rows = self._tables[table] = {}
         try:
-            before = rows.get(key)
+            row = rows.get(key)
         except TypeError as error:
-            raise ValueError(f"table {table}: {key!r} cannot be a key: {error}") from error
-        rows[key] = _fold_row(before, source_id, change)
-        return before
+            raise _not_a_key(change, error) from error
+        if row is None or (table.per_source and row.source_id != source_id):
+            _check_source(table, key, source_id, row)
+        if values is None:
+            rows[key] = Folded(delete=True, values=None, source_id=source_id)
+        elif row is None:
+            rows[key] = Folded(delete=False, values=_merged({}, table, values), source_id=source_id)
+        else:
+            row.values = _merged(row.values or {}, table, values)
+
+    def _copy_of_row(self, change: Change) -> Folded | None:
+        try:
+            row = self._tables.get(change.table, {}).get(change.key)
+        except TypeError as error:
+            raise _not_a_key(change, error) from error
+        return None if row is None else Folded(row.delete, row.values, row.source_id)
 
     def _collect_all(self, source_id: str, changes: list[Change]) -> None:
         done: list[tuple[Change, Folded | None]] = []
         try:
             for change in changes:
-                done.append((change, self._replace(source_id, change)))  # noqa: PERF401 - undone when one fails
+                done.append((change, self._copy_of_row(change)))
+                self._fold(source_id, change)
         except (ProjectionsError, ValueError):
             for change, before in reversed(done):
                 rows = self._tables[change.table]
-                del rows[change.key]
+                rows.pop(change.key, None)
                 if before is not None:
                     rows[change.key] = before
             raise
@@ -111,50 +122,47 @@ def fold(changes: Iterable[tuple[str, Change]]) -> Batch:
     return batch
 
 
-def _fold_row(before: Folded | None, source_id: str, change: Change) -> Folded:
-    table, key, values = change
-    if before is None:
-        if table.source is not None and key[table.key.index(table.source)] != source_id:
-            raise TableConflict(
-                f"table {table} is declared source={table.source!r}, but source {source_id!r} touched key {key!r}: "
-                f"put envelope.source_id into {table.source!r}, or declare per_source=True"
-            )
-        deleted, old = False, None
-    else:
-        deleted, old, owner = before
-        if table.per_source and owner != source_id:
-            raise TableConflict(
-                f"table {table} is declared per_source, but key {key!r} is touched by source {owner!r} and "
-                f"by source {source_id!r}; put the source into the key, or do without per_source"
-            )
-    if values is None:
-        return _new_row(Folded, (True, None, source_id))
-    merged = {} if old is None else old.copy()
-    _merge(merged, table, values)
-    return _new_row(Folded, (deleted, merged, source_id))
+def _not_a_key(change: Change, error: TypeError) -> ValueError:
+    return ValueError(f"table {change.table}: {change.key!r} cannot be a key: {error}")
 
 
-def _merge(merged: dict[str, Any], table: Table, values: Mapping[str, Any]) -> None:
-    operations = table.operations
+def _check_source(table: Table, key: tuple[Any, ...], source_id: str, row: Folded | None) -> None:
+    if row is not None:
+        raise TableConflict(
+            f"table {table} is declared per_source, but key {key!r} is touched by source {row.source_id!r} and "
+            f"by source {source_id!r}; put the source into the key, or do without per_source"
+        )
+    if table.source is not None and key[table.key.index(table.source)] != source_id:
+        raise TableConflict(
+            f"table {table} is declared source={table.source!r}, but source {source_id!r} touched key {key!r}: "
+            f"put envelope.source_id into {table.source!r}, or declare per_source=True"
+        )
+
+
+def _merged(old: dict[str, Any], table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What becomes of a row's values; those that are there stay as they are, for the event may fail."""
+    merged, operations = old.copy(), table.operations
     column = ""
     try:
         for column, value in values.items():
             operation = operations[column]
-            if operation is _SET:
+            if operation is _INCREMENT:
+                before = merged.get(column, 0)
+                if type(value) is type(before) is int:
+                    merged[column] = before + value
+                elif value is not None:
+                    merged[column] = _sum(before, value)
+            elif operation is _SET:
                 merged[column] = value
-            elif value is None:
-                continue
-            elif operation is _INCREMENT:
-                old = merged.get(column, 0)
-                merged[column] = old + value if type(value) is type(old) is int else _sum(old, value)
-            else:
+            elif value is not None:
                 if value != value:  # noqa: PLR0124 - only NaN differs from itself
                     raise ArithmeticError("NaN has no place in an order")  # noqa: TRY301
-                old = merged.get(column)
-                if old is None or (value < old if operation is _MINIMUM else old < value):
+                before = merged.get(column)
+                if before is None or (value < before if operation is _MINIMUM else before < value):
                     merged[column] = value
     except (TypeError, ArithmeticError) as error:
         raise ValueError(f"table {table}: {operations[column].value} of {column!r}: {error}") from error
+    return merged
 
 
 def _sum(old: int | Decimal, value: Any) -> int | Decimal:

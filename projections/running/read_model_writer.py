@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -105,6 +105,7 @@ class ReadModelPlan:
     read_model: SqlReadModel
     shape: Shape
     query: ReadModelQuery
+    _upserts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def columns(self) -> str:
@@ -117,6 +118,11 @@ class ReadModelPlan:
 
     def upsert(self, events: str) -> str:
         """SQL that brings events into the table; rows are written in the order of their keys, against deadlocks."""
+        if events not in self._upserts:
+            self._upserts[events] = self._upsert(events)
+        return self._upserts[events]
+
+    def _upsert(self, events: str) -> str:
         table = self.read_model.table
         key = ", ".join(map(quote, table.key))
         updates = ", ".join(

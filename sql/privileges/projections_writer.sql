@@ -32,6 +32,7 @@ BEGIN
         projections.read_events_by_slices_v1,
         projections._read_keys_by_slices_v1,
         projections._load_events_v1,
+        projections._events_by_keys_v1,
         projections.latest_seq_nr_v1,
         projections.read_source_v1,
         projections.find_event_v1,

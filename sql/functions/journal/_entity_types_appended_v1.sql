@@ -1,7 +1,7 @@
 -- The entity types of events that are in the journal with these numbers and times, with their ordinals in the arrays. What was
 -- rolled back, or lost by a database that went back in time, is not found, nor what was appended in its place. The type is NULL
 -- for those whose time is before that of all partitions: they have left the journal with theirs.
--- Planned and looked up as _load_events_v1 does it.
+-- Planned and looked up as _events_by_keys_v1 does it.
 CREATE OR REPLACE FUNCTION projections._entity_types_appended_v1(p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[])
 RETURNS TABLE (ordinal bigint, entity_type text)
 LANGUAGE plpgsql

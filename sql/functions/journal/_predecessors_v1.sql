@@ -1,5 +1,5 @@
 -- When the event before a given one was written, of those written from p_since on and before p_until, the time of the newest
--- that is given; no row where it is older, is not visible or was deleted. Planned as _load_events_v1.
+-- that is given; no row where it is older, is not visible or was deleted. Planned as _events_by_keys_v1.
 CREATE OR REPLACE FUNCTION projections._predecessors_v1(
     p_source_ids text[], p_seq_nrs bigint[], p_since timestamptz, p_until timestamptz
 )

@@ -1,4 +1,4 @@
--- Events of given keys as conditions see them, in the order of their places. Planned as _load_events_v1.
+-- Events of given keys as conditions see them, in the order of their places. Planned as _events_by_keys_v1.
 CREATE OR REPLACE FUNCTION projections._matchable_events_v1(
     p_source_ids text[], p_seq_nrs bigint[], p_db_timestamps timestamptz[]
 )

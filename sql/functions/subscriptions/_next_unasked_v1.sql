@@ -16,7 +16,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
--- Planned as _load_events_v1.
+-- Planned as _events_by_keys_v1.
 SET plan_cache_mode = 'force_custom_plan'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
