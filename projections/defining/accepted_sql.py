@@ -54,13 +54,26 @@ def parse_statement(sql: str, relations: Mapping[str, Mapping[str, str]], what: 
     except errors.SqlglotError as error:
         raise InvalidHandler(f"{what} is not valid SQL: {' '.join(str(error).split())[:300]}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-        raise InvalidHandler(f"{what} is not one SELECT: write SELECT … FROM … [WHERE …] [GROUP BY …]")
+        raise InvalidHandler(f"{what} is not one SELECT: {_instead(statements[0])}")
     try:
         return _Reader(relations).read(normalize_identifiers(statements[0], dialect=DIALECT))
     except NotIncremental as error:
         raise InvalidHandler(f"{what}: {error}") from None
     except _Wrong as error:
         raise InvalidHandler(f"{what} {error}") from None
+
+
+def _instead(found: exp.Expr | None) -> str:
+    """What to write in place of another statement than a SELECT."""
+    if isinstance(found, exp.Union):
+        return "put UNION ALL into parentheses after FROM, and group outside of them"
+    if isinstance(found, exp.Delete):
+        return (
+            "a row that an event deletes may get more from an event that is handled later and happened before; count "
+            "down, sum(n) with -1 for such an event by UNION ALL, or keep last(gone) for each source_id, and read the "
+            "table by a view"
+        )
+    return "write SELECT … FROM … [WHERE …] [GROUP BY …]"
 
 
 class _Wrong(Exception):

@@ -22,6 +22,7 @@ from tests.benchmarks.entity_types import measure_types
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
 from tests.benchmarks.inline import measure_inline
+from tests.benchmarks.keeping import measure_keeping
 from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_projection
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "latency": measure_latency,
     "waiting": measure_waiting,
     "inline": measure_inline,
+    "keeping": measure_keeping,
     "idle": measure_idle,
     "memory": measure_memory,
     "akka": measure_akka,
