@@ -38,6 +38,7 @@ class WritersPoll:
         told_at: The same clock when it had the answer.
         replayed_until: On a standby, the primary's time up to which it has replayed what was committed.
         starts: When holders began, of those that show it.
+        replayed: How far the log is, in bytes; on a standby, how far it is replayed.
     """
 
     polled_at: datetime
@@ -47,6 +48,7 @@ class WritersPoll:
     told_at: float = 0.0
     replayed_until: datetime | None = None
     starts: Mapping[str, datetime] = field(default_factory=dict)
+    replayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ class IntervalBacktracking:
     horizon is that reader's place.)
 
     On a standby, time is what it has replayed: its clock goes on while replay is late or paused. That time stands still
-    while the primary commits nothing, and until it moves, nothing more can become visible: so what is there is read
-    to its end, and once more from the horizon on.
+    while the primary commits nothing, and until more is replayed, nothing more can become visible: so what is there is
+    read to its end, and once more from the horizon on. Two commits may have the same time: the place in the log tells
+    that the second one has been replayed, too.
 
     Args:
         start: The stored horizon.
@@ -49,7 +50,8 @@ class IntervalBacktracking:
         self._now = self._reach = start
         self._second_run_at = start
         self._still_since = start
-        self._read_still: datetime | None = None
+        self._read_still: tuple[datetime, int] | None = None
+        self._read_still_at = start
         self._again = self._second
         self._until: datetime | None = None
         self._forward = False
@@ -81,13 +83,22 @@ class IntervalBacktracking:
         still = self._take_the_time(poll)
         # What was stamped at that very time may still commit.
         settled = min(self._position.db_timestamp, self._now - self._late_by - INSTANT)
-        if still >= self._every and self._read_still != self._now:
-            self._read_still = self._now
+        replayed = self._now, poll.replayed
+        if still >= self._every and self._read_still != replayed and self._may_read_still(poll.polled_at):
+            self._read_still, self._read_still_at = replayed, poll.polled_at
             self._read_again(self._position.db_timestamp)
         elif self._second.db_timestamp < settled and self._now - self._second_run_at >= self._every:
             self._second_run_at = self._now
             self._read_again(settled)
         self._forward = True
+
+    def _may_read_still(self, now: datetime) -> bool:
+        """Replay may go on for long without a commit: then there is one reading in each interval."""
+        return (
+            self._read_still is None
+            or self._read_still[0] != self._now
+            or now - self._read_still_at >= self._every
+        )
 
     def _take_the_time(self, poll: WritersPoll) -> timedelta:
         """Take in what time it is, and how far the first reader may go; for how long time has stood still."""

@@ -364,7 +364,7 @@ class WritersPoller:
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
         poll = WritersPoll(
             row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"],
-            _starts(row),
+            _starts(row), row["wal_position"],
         )  # fmt: skip
         before = {} if self._row is None else self._row[2]
         self._row = poll, types, newest, since

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from journal import Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking
 from journal.backtracking import WritersPoll
 from journal.polling import Look
+from tests.models.breadth_first import Lost
 
 START, CLOCK, NONE = 4, 5, 255
 """As in reader.pml: the stored horizon, what the clock shows first, and no bound."""
@@ -83,10 +84,6 @@ class World:
 
 
 State = tuple[World, WriterLockBacktracking]
-
-
-class Lost(AssertionError):
-    """An event that is committed has not been handled, or a horizon is later than one that is not."""
 
 
 def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:

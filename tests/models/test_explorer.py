@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from journal import Position, WriterLockBacktracking
+from tests.models.breadth_first import Lost
 from tests.models.catalogue import Scope, models
-from tests.models.explorer import Exploration, Lost, observed_by_the_model
+from tests.models.explorer import Exploration, observed_by_the_model
 from tests.models.spin import missing, printed
 from tests.mutants.catalogue import MUTANTS
 

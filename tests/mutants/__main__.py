@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -45,6 +46,8 @@ class Look:
 def main(given: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     asked = _arguments(given)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it leaves no server behind either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         chosen = _chosen(asked.only, asked.layer)
     except LookupError as error:

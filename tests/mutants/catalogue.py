@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tests.models.catalogue import models
-from tests.mutants import reading, running  # noqa: F401 - they register their mutants
+from tests.mutants import (  # noqa: F401 - they register their mutants
+    appending,
+    auditing,
+    deduplicating,
+    looking_twice,
+    matching,
+    reading,
+    running,
+    storing,
+    webhooks,
+)
 from tests.mutants.layers import Spin
 from tests.mutants.mutant import MUTANTS, Mutant
 

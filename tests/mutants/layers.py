@@ -20,7 +20,7 @@ _KINDS = {
     "tests/property": "property tests",
     "tests/unit": "unit tests",
     "tests/integration": "integration tests",
-    "tests/models/test_explorer.py": "explorer",
+    "tests/models/test_explorer": "explorer",
     "tests/simulation/test_same_as_postgresql.py": "differential test",
 }
 
@@ -105,6 +105,32 @@ class Pytest:
         if not ran or len(ran) < len(cases):
             raise Broken(done.stdout[-3000:] + done.stderr[-2000:])
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Chaos:
+    """
+    Real processes and servers.
+
+    Args:
+        arrangement: The arrangement.
+        faults: How many faults are injected.
+    """
+
+    arrangement: str
+    faults: int
+
+    @property
+    def name(self) -> str:
+        return "chaos"
+
+    def find(self, mutant: Mutant, server: str) -> str | None:
+        asked = ["--arrangement", self.arrangement, "--faults", str(self.faults), "--seed", "1", "--json"]
+        done = run("-m", "tests.mutants.within", mutant.name, "tests.chaos", *asked)
+        if done.returncode not in {0, 1} or not done.stdout:
+            raise Broken(done.stderr[-2000:])
+        told = json.loads(done.stdout)
+        return None if told["clean"] else json.dumps(told["arrangements"])[:300]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from offsets import Verdict
 from offsets.deduplication import BatchVerdicts
 from projections.running.parking import Parking
 from projections.running.transactions import Transactions
-from tests.mutants.layers import Simulation
+from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
-from tests.mutants.seeding import method
+from tests.mutants.seeding import method, sql
 from tests.simulation.postgres import holding, offsets, statements
 from tests.simulation.postgres.backend import Backend
 
@@ -113,15 +113,25 @@ def _no_compare_and_set() -> Iterator[None]:
     "ranges are merged at the newest horizon",
     "sql/functions/holding/_set_ranges_v1.sql",
     Simulation(),
+    Pytest("tests/integration/offsets/test_rescale.py::test_progress_is_kept_when_ranges_split_and_merge"),
 )
-def _merges_at_the_newest() -> AbstractContextManager[Any]:
+@contextmanager
+def _merges_at_the_newest() -> Iterator[None]:
     right = holding.new_range
 
     def new_range(number: int, first: int, last: int, **columns: Any) -> Any:
         row = right(number, first, last, **columns)
         return {**row, "horizon": columns["handled_until"]} if "handled_until" in columns else row
 
-    return mock.patch.object(holding, "new_range", new_range)
+    with (
+        method(holding, "new_range", new_range),
+        sql(
+            "functions/holding/_set_ranges_v1.sql",
+            "        min(c.horizon), min(c.import_id)",
+            "        max(c.handled_until), min(c.import_id)",
+        ),
+    ):
+        yield
 
 
 @mutant(

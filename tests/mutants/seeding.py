@@ -10,6 +10,7 @@ from unittest import mock
 
 from journal.schema import installing
 from journal.sql_files import sql_root
+from tests.mutants.mutant import Layer, mutant
 
 
 def method(kind: Any, name: str, wrong: Any) -> AbstractContextManager[Any]:
@@ -41,3 +42,18 @@ def sql(file: str, right: str, wrong: str) -> Iterator[None]:
 
     with mock.patch.object(installing, "_read", reads):
         yield
+
+
+def in_sql(name: str, wrong: str, file: str, right: str, instead: str, *found_by: Layer) -> None:
+    """
+    Register a bug in a file of SQL.
+
+    Args:
+        name: As of :class:`Mutant`, like ``wrong`` and ``found_by``.
+        wrong: What it does wrong.
+        file: As of :func:`sql`, like ``right``.
+        right: What stands there.
+        instead: What is installed in its place.
+        found_by: Who must find it.
+    """
+    mutant(name, wrong, f"sql/{file}", *found_by)(lambda: sql(file, right, instead))

@@ -163,6 +163,7 @@ class Reader:
             self._snapshot = list(world.log)
             yield
         asked_at, polled_at, replayed_until = world.steady, world.now, world.replayed_until
+        replayed = len(world.log)
         life = world.lives
         self.poller.polled(world, asked_at, polled_at)
         if self.compares_generations and self.poller.generation != self.generation:
@@ -174,7 +175,9 @@ class Reader:
         yield
         if world.lives != life:
             raise WentBack  # it is one statement: the connection is lost in it
-        poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady, replayed_until)
+        poll = WritersPoll(
+            polled_at, holders, imports, asked_at, world.steady, replayed_until, replayed=replayed
+        )
         self._use(poll, asked_at, newest)
 
     def _use(self, poll: WritersPoll, asked_at: float, newest: datetime | None) -> None:

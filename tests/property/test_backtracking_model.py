@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -154,36 +153,17 @@ def test_the_model_finds_what_a_wrong_use_of_the_primary_loses(reader: type[Read
     )
 
 
-class TrustsTheClockOfAStandby(IntervalBacktracking):
-    def polled(self, poll: WritersPoll) -> None:
-        super().polled(replace(poll, replayed_until=None))
+@pytest.mark.parametrize(
+    "mutant", ["interval-trusts-the-clock-of-a-standby", "interval-waits-for-the-time-to-move"]
+)
+def test_the_model_finds_what_a_wrong_machine_loses_on_a_standby(mutant: str) -> None:
+    with MUTANTS[mutant].seeded():
+        made = (Play(interval, 3, late_by=LATE_BY, world=Standby, checks_horizon=False) for _ in range(1000))
 
-
-class WaitsForTheTimeToMove(IntervalBacktracking):
-    """Reads again only what is old enough by the time that has been replayed."""
-
-    def _take_the_time(self, poll: WritersPoll) -> timedelta:
-        super()._take_the_time(poll)
-        return NEVER
-
-
-@pytest.mark.parametrize("kind", [TrustsTheClockOfAStandby, WaitsForTheTimeToMove])
-def test_the_model_finds_what_a_wrong_machine_loses_on_a_standby(kind: type[IntervalBacktracking]) -> None:
-    def wrong(start: datetime, import_id: int) -> Backtracking:
-        return kind(
-            start,
-            behind=timedelta(milliseconds=5),
-            late_by=LATE_BY,
-            every=timedelta(milliseconds=20),
-            import_id=import_id,
+        assert any(
+            loses(play, random_program(seed, WRITES + REPLAYS * 2 + READS * 8, 200))
+            for seed, play in enumerate(made)
         )
-
-    made = (Play(wrong, 3, late_by=LATE_BY, world=Standby, checks_horizon=False) for _ in range(1000))
-
-    assert any(
-        loses(play, random_program(seed, WRITES + REPLAYS * 2 + READS * 8, 200))
-        for seed, play in enumerate(made)
-    )
 
 
 class PollsAfterReading(Reader):

@@ -1,0 +1,56 @@
+"""Bugs of subscriptions: matches, groups and their cursors."""
+
+from __future__ import annotations
+
+from tests.mutants.layers import Pytest
+from tests.mutants.seeding import in_sql
+
+_FOLDER = "tests/integration/subscriptions"
+
+in_sql(
+    "matches-settle-at-once",
+    "a cursor may pass a match that is numbered and not visible yet",
+    "functions/subscriptions/settled_matches_v1.sql",
+    "RETURN least(_last, _lowest);",
+    "RETURN _last;",
+    Pytest(f"{_FOLDER}/test_listening.py::test_matching_that_commits_late_is_waited_for_and_not_jumped_over"),
+)
+in_sql(
+    "cursors-move-without-an-epoch",
+    "who has lost a range moves its cursor all the same",
+    "functions/subscriptions/move_cursor_v1.sql",
+    "IF NOT FOUND OR _range.epoch IS DISTINCT FROM p_epoch THEN",
+    "IF NOT FOUND THEN",
+    Pytest(
+        f"{_FOLDER}/test_consumer.py::test_a_cursor_is_not_moved_without_the_epoch_of_who_holds_the_range"
+    ),
+)
+in_sql(
+    "group-ranges-keep-the-epoch",
+    "a range of a group that another reader takes keeps its epoch",
+    "functions/subscriptions/poll_group_v1.sql",
+    "SET owner = p_owner, epoch = r.epoch + 1",
+    "SET owner = p_owner",
+    Pytest(
+        f"{_FOLDER}/test_consumer_sharing.py"
+        "::test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next"
+    ),
+)
+in_sql(
+    "retries-have-no-lease",
+    "a batch that is tried again is given to several",
+    "functions/subscriptions/take_retries_v1.sql",
+    "SET due_at = clock_timestamp() + p_lease",
+    "SET due_at = r.due_at",
+    Pytest(
+        f"{_FOLDER}/test_consumer_retries.py::test_a_batch_that_was_taken_is_not_taken_by_another_until_its_lease_ends"
+    ),
+)
+in_sql(
+    "stars-match-dots",
+    "* in a pattern of topics stands for dots, too",
+    "functions/subscriptions/_topic_patterns_v1.sql",
+    "'[^.]*', 'g'",
+    "'.*', 'g'",
+    Pytest("tests/property/test_topics.py", "tests/property/test_matching_model.py"),
+)
