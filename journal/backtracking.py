@@ -141,6 +141,8 @@ class WriterLockBacktracking:
         start: The stored horizon.
         margin: Taken off every bound, for small steps of the clock.
         import_id: The last import that ``start`` accounts for.
+        kept: How far back what is handled is known. Where the first poll shows a time before ``start``, the clock was
+            set back while nobody read, and nobody knows when: what was stamped in all that time is read again.
     """
 
     needs_primary: ClassVar[bool] = True
@@ -149,8 +151,16 @@ class WriterLockBacktracking:
     settles_after: ClassVar[timedelta] = CLOCK_MARGIN
     """How long before what is in flight everything is settled, for who reads once and does not look again."""
 
-    def __init__(self, start: datetime, *, margin: timedelta = CLOCK_MARGIN, import_id: int = 0) -> None:
+    def __init__(
+        self,
+        start: datetime,
+        *,
+        margin: timedelta = CLOCK_MARGIN,
+        import_id: int = 0,
+        kept: timedelta = timedelta(0),
+    ) -> None:
         self._margin = margin
+        self._kept = kept
         self._start = start
         self._polled_at = start
         self._asked_at: float | None = None
@@ -209,10 +219,15 @@ class WriterLockBacktracking:
         Lower all bounds to what the clock may have shown since the poll before.
 
         It went back by more than the margin when it shows less time gone by than the reader's own clock.
-        Events were stamped from the moment of that step on, which is no longer ago than the poll before.
+        Events were stamped from the moment of that step on, which is no longer ago than the poll before. Of the reader
+        before this one, nobody knows when it polled last.
         """
-        asked_at = poll.told_at if self._asked_at is None else self._asked_at
-        earliest = poll.polled_at - timedelta(seconds=poll.told_at - asked_at)
+        if self._asked_at is not None:
+            earliest = poll.polled_at - timedelta(seconds=poll.told_at - self._asked_at)
+        elif poll.polled_at < self._polled_at - self._margin:
+            earliest = poll.polled_at - self._kept
+        else:
+            return
         if earliest < self._polled_at - self._margin:
             self._polled_at = earliest
             self._bounds = {holder: min(bound, earliest) for holder, bound in self._bounds.items()}
@@ -269,12 +284,20 @@ class TransactionStartBacktracking(WriterLockBacktracking):
         start: The stored horizon.
         margin: Taken off every bound, for small steps of the clock; at least :data:`START_MARGIN`.
         import_id: As for the writer lock.
+        kept: As for the writer lock.
     """
 
     settles_after: ClassVar[timedelta] = START_MARGIN
 
-    def __init__(self, start: datetime, *, margin: timedelta = START_MARGIN, import_id: int = 0) -> None:
-        super().__init__(start, margin=max(margin, START_MARGIN), import_id=import_id)
+    def __init__(
+        self,
+        start: datetime,
+        *,
+        margin: timedelta = START_MARGIN,
+        import_id: int = 0,
+        kept: timedelta = timedelta(0),
+    ) -> None:
+        super().__init__(start, margin=max(margin, START_MARGIN), import_id=import_id, kept=kept)
 
     def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:
         return poll.starts.get(holder) or super()._bound_of_new(holder, poll, unknown)
@@ -291,12 +314,20 @@ class SequenceBacktracking(WriterLockBacktracking):
         start: The stored horizon.
         margin: Of a clock; there is none.
         import_id: As for the writer lock.
+        kept: Of time; numbers do not go back by themselves.
     """
 
     by_time: ClassVar[bool] = False
     settles_after: ClassVar[timedelta] = INSTANT
 
-    def __init__(self, start: datetime, *, margin: timedelta = timedelta(0), import_id: int = 0) -> None:  # noqa: ARG002
+    def __init__(
+        self,
+        start: datetime,
+        *,
+        margin: timedelta = timedelta(0),  # noqa: ARG002
+        import_id: int = 0,
+        kept: timedelta = timedelta(0),  # noqa: ARG002
+    ) -> None:
         super().__init__(start, margin=timedelta(0), import_id=import_id)
 
     def polled(self, poll: WritersPoll) -> None:

@@ -32,7 +32,9 @@ class LateCommitBound(Protocol):
     settles_after: timedelta
     """How long before what is in flight everything is settled."""
 
-    def __call__(self, start: datetime, *, margin: timedelta, import_id: int) -> Backtracking:
+    def __call__(
+        self, start: datetime, *, margin: timedelta, import_id: int, kept: timedelta = timedelta(0)
+    ) -> Backtracking:
         """
         Begin at what is settled.
 
@@ -40,6 +42,7 @@ class LateCommitBound(Protocol):
             start: The stored horizon.
             margin: Taken off every bound, for small steps of the clock.
             import_id: The last import that ``start`` accounts for.
+            kept: How far back what is handled is known: read again where the clock was set back while nobody read.
         """
         ...
 

@@ -352,8 +352,12 @@ class RangeRunner:
         every = self._settings.save_horizon_every * max(1, self._process.connections.ranges / _OFTEN)
         fresh = look.poll.polled_at - self._used_poll_at < every
         if not (fresh and look.says_nothing_to(self._backtracking)):
-            self._used_poll_at = look.poll.polled_at
             poll = look.poll
+            if self._used_poll_at is self.claim.horizon:  # the first one
+                self._log.tell_of_a_clock_that_went_back(
+                    self.projection.name, self.claim, poll.polled_at, self._settings
+                )
+            self._used_poll_at = poll.polled_at
             if poll.imports and self._log.apart:
                 poll = replace(poll, imports=await self._readable(poll.imports))
             self._backtracking.polled(poll)

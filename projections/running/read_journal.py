@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
@@ -11,7 +12,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from journal import (
@@ -34,6 +35,8 @@ from offsets import Claim
 from projections.errors import PoolTooSmall
 from projections.running.connections import POLLS, Connections
 from projections.running.settings import RunSettings
+
+log = logging.getLogger("projections")
 
 Reading: TypeAlias = Callable[[OwnedSession], AbstractAsyncContextManager[OwnedSession]]
 """Lends what to read the journal with to a range that has a session; see :meth:`ReadJournal.reading`."""
@@ -139,7 +142,25 @@ class ReadJournal:
         """What says of a range which page is to be read next."""
         if settings.backtracking == "interval":
             return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
-        return self.log.bound(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)
+        # Beside a primary, a poll counts when a standby has replayed it: it may well be older than another's horizon.
+        kept = settings.retention if self.log.primary is None else timedelta(0)
+        return self.log.bound(
+            claim.horizon, margin=settings.clock_margin, import_id=claim.import_id, kept=kept
+        )
+
+    def tell_of_a_clock_that_went_back(
+        self, name: str, claim: Claim, shown: datetime, settings: RunSettings
+    ) -> None:
+        """Say that a range reads again what it has, for its first poll shows a time before its horizon."""
+        by_time = settings.backtracking != "interval" and not self.log.is_by_number
+        if not by_time or self.log.primary or shown >= claim.horizon - settings.clock_margin:
+            return
+        log.warning(
+            "%s: slices %s: the database's clock shows %s, which is before the stored horizon %s: it was set back; "
+            "events of the last %s are read again",
+            name, claim.slices, shown, claim.horizon, settings.retention,
+            extra={"action": "clock_went_back", "projection": name, "slices": str(claim.slices)},
+        )  # fmt: skip
 
     @asynccontextmanager
     async def reading(self, session: OwnedSession) -> AsyncIterator[OwnedSession]:

@@ -25,7 +25,6 @@ _HISTORIES = Pytest("tests/property/test_offset_state.py::test_verdicts_are_thos
     "where a source has no offset any more, what was handled before counts as new",
     f"{_FILE}: BatchVerdicts.validate",
     _EXPLORER,
-    _HISTORIES,
 )
 def _evicted_sources_begin_again() -> AbstractContextManager[Any]:
     right = BatchVerdicts.validate
