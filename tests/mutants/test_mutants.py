@@ -70,6 +70,7 @@ def registered(*mutants: Mutant) -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(600)
 def test_the_command_tells_what_is_found_and_what_is_not(
     dsn: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,9 +97,9 @@ def _given(dsn: str) -> Iterator[str]:
 
 def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--only", "nothing"]) == 2
-    assert "no bug nothing; there are reader-windows-for-known-writers, " in capsys.readouterr().err
+    assert "no bug nothing; there are appends-are-stamped-by-the-transaction, " in capsys.readouterr().err
     assert command.main(["--layer", "luck"]) == 2
-    assert "no layer luck; there are property tests, " in capsys.readouterr().err
+    assert "no layer luck; there are integration tests, " in capsys.readouterr().err
 
 
 @pytest.mark.slow
