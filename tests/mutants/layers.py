@@ -108,32 +108,6 @@ class Pytest:
 
 
 @dataclass(frozen=True, slots=True)
-class Chaos:
-    """
-    Real processes and servers.
-
-    Args:
-        arrangement: The arrangement.
-        faults: How many faults are injected.
-    """
-
-    arrangement: str
-    faults: int
-
-    @property
-    def name(self) -> str:
-        return "chaos"
-
-    def find(self, mutant: Mutant, server: str) -> str | None:
-        asked = ["--arrangement", self.arrangement, "--faults", str(self.faults), "--seed", "1", "--json"]
-        done = run("-m", "tests.mutants.within", mutant.name, "tests.chaos", *asked)
-        if done.returncode not in {0, 1} or not done.stdout:
-            raise Broken(done.stderr[-2000:])
-        told = json.loads(done.stdout)
-        return None if told["clean"] else json.dumps(told["arrangements"])[:300]
-
-
-@dataclass(frozen=True, slots=True)
 class Spin:
     """
     A model in Promela with one of its mutants.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.mutants.layers import Chaos, Pytest
+from tests.mutants.layers import Pytest
 from tests.mutants.mutant import mutant
 from tests.mutants.seeding import in_sql, sql
 
@@ -38,7 +38,6 @@ in_sql(
     "AND o.source_id = s.source_id AND o.seq_nr = s.previous;",
     "AND o.source_id = s.source_id;",
     Pytest(f"{_COMPARED}::test_an_offset_moves_from_the_number_that_is_remembered_alone"),
-    _SAME,
 )
 in_sql(
     "horizons-are-not-compared",
@@ -47,7 +46,6 @@ in_sql(
     "AND f.epoch = n.epoch AND f.commits = n.commits",
     "AND f.epoch = n.epoch",
     Pytest(f"{_COMPARED}::test_nothing_is_stored_on_a_range_that_is_not_as_it_was_left"),
-    _SAME,
 )
 in_sql(
     "releases-are-not-compared",
@@ -56,7 +54,6 @@ in_sql(
     "AND r.epoch = p_epoch AND r.owner = p_owner AND r.commits = p_commits",
     "AND r.epoch = p_epoch AND r.owner = p_owner",
     Pytest(f"{_COMPARED}::test_nothing_is_stored_on_a_range_that_is_not_as_it_was_left"),
-    _SAME,
 )
 in_sql(
     "any-generation-will-do",
@@ -136,7 +133,7 @@ in_sql(
     "effects-without-any-fence",
     "a batch is stored whoever holds its range, and whatever was handled since",
     "sql/functions/offsets/save_offsets_v1.sql",
-    Chaos("together", 150),
+    Pytest(f"{_CLAIMS}::test_a_holder_that_was_replaced_commits_nothing"),
 )
 @contextmanager
 def _without_any_fence() -> Iterator[None]:
