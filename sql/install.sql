@@ -49,6 +49,7 @@
 \ir views/partitions.sql
 \ir functions/journal/slice_of_v1.sql
 \ir functions/journal/uuid7_v1.sql
+\ir functions/journal/_uuid7_of_v1.sql
 \ir functions/journal/_uuid7_time_v1.sql
 \ir functions/journal/checked_json_v1.sql
 \ir functions/journal/_lock_sources_v1.sql

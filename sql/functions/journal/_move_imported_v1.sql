@@ -14,6 +14,7 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
+    _seed CONSTANT uuid := gen_random_uuid();
     _wrong record;
     _types text[];
     _times timestamptz[];
@@ -122,8 +123,12 @@ BEGIN
         db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload, metadata, tags
     )
     SELECT
-        i.db_timestamp, i.seq_nr, coalesce(i.event_id, projections.uuid7_v1(i.db_timestamp)), s.slice, i.version, i.source_id,
-        i.entity_type, i.event_type, projections.checked_json_v1(i.payload), projections.checked_json_v1(i.metadata), i.tags::text[]
+        i.db_timestamp, i.seq_nr,
+        coalesce(
+            i.event_id, projections._uuid7_of_v1(i.db_timestamp, _seed, hashtextextended(i.source_id, i.seq_nr))
+        ),
+        s.slice, i.version, i.source_id, i.entity_type, i.event_type, projections.checked_json_v1(i.payload),
+        projections.checked_json_v1(i.metadata), i.tags::text[]
     FROM pg_temp.projections_import AS i
     CROSS JOIN LATERAL (SELECT s.slice FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
     ORDER BY i.db_timestamp, s.slice, i.source_id, i.seq_nr;

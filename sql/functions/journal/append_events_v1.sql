@@ -31,6 +31,7 @@ SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    _seed CONSTANT uuid := gen_random_uuid();
     _stored_ordinals bigint[];
     _stored_seq_nrs bigint[];
     _stored_timestamps timestamptz[];
@@ -145,7 +146,7 @@ BEGIN
         AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id COLLATE "C" = r.source_id
         OFFSET 0  -- each value is worked out once, and none is kept twice
     ), identified AS MATERIALIZED (
-        SELECT s.*, coalesce(s.event_id, projections.uuid7_v1(s.db_timestamp)) AS id FROM stamped AS s
+        SELECT s.*, coalesce(s.event_id, projections._uuid7_of_v1(s.db_timestamp, _seed, s.ordinal)) AS id FROM stamped AS s
     ), inserted AS (
         INSERT INTO projections.events (
             db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload, metadata, tags

@@ -31,6 +31,7 @@ POLICY = json.dumps(
 CALLS = {
     "slice_of_v1": "SELECT projections.slice_of_v1('a')",
     "uuid7_v1": "SELECT projections.uuid7_v1(now())",
+    "_uuid7_of_v1": "SELECT projections._uuid7_of_v1(now(), gen_random_uuid(), 1)",
     "_uuid7_time_v1": "SELECT projections._uuid7_time_v1(projections.uuid7_v1(now()))",
     "checked_json_v1": r"SELECT projections.checked_json_v1('{\"a\": \"\u00e9\"}')".replace('\\"', '"'),
     "_lock_sources_v1": "SELECT projections._lock_sources_v1('{a}', '{plane}')",
