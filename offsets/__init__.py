@@ -71,6 +71,9 @@ from offsets.store import evict as evict
 from offsets.store import notify_handled as notify_handled
 from offsets.store import read_offsets as read_offsets
 from offsets.store import register as register
+from offsets.summaries import ProjectionSummary as ProjectionSummary
+from offsets.summaries import RangesAlike as RangesAlike
+from offsets.summaries import summaries as summaries
 from offsets.verification import misfits as misfits
 from offsets.watermarks import ages as ages
 from offsets.watermarks import note_watermark as note_watermark

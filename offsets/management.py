@@ -27,7 +27,8 @@ from offsets.leases import RangeStatus, read_ranges
 _FIND = """
 SELECT
     p.name AS projection, p.name || '@' || coalesce(p.journal, 'journal') AS part, p.projection_id,
-    projections._part_name_v1(p.name, p.journal) AS name, p.entity_types, p.paused, p.evicted_before, p.mode, p.journal
+    projections._part_name_v1(p.name, p.journal) AS name, p.entity_types, p.paused, p.evicted_before, p.mode,
+    p.journal, p.version
 FROM projections.projections AS p
 WHERE $1::text[] IS NULL OR p.name = ANY($1) OR p.name || '@' || coalesce(p.journal, 'journal') = ANY($1)
 ORDER BY p.name, p.projection_id
@@ -62,6 +63,8 @@ class ProjectionStatus(NamedTuple):
     mode: Mode = "live"
     journal: str | None = None
     """The name of the journal that it reads, where that is in another database."""
+    version: int = 1
+    """Of its code: workers of another version wait until a rebuild by theirs is swapped in."""
 
 
 class Removed(NamedTuple):
@@ -209,9 +212,9 @@ async def _rows(session: Session, wanted: Sequence[str] | None) -> Sequence[Row]
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
-    _, _, number, name, types, paused, evicted_before, mode, journal = row.values()
+    _, _, number, name, types, paused, evicted_before, mode, *rest = row.values()
     return ProjectionStatus(
-        number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode, journal
+        number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode, *rest
     )
 
 

@@ -155,7 +155,7 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
 
 def _values(report: _Report) -> dict[str, object]:
     projections = [
-        picked(found, "name", "journal", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        picked(found, "name", "journal", "state", "paused", "backlog", "handled", "parked", lag_seconds="lag")
         | type_keys(found.entity_types)
         | {
             "version": report.versions[found.name],

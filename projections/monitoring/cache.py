@@ -31,7 +31,8 @@ class Cache(Generic[T]):
 
     Args:
         look: Asks the database.
-        keep: How long a look is kept.
+        keep: How long a look is kept, or as long as it took where that is longer: looking must not be what loads the
+            database. 0: not at all.
         patience: How long it may take.
     """
 
@@ -43,6 +44,12 @@ class Cache(Generic[T]):
         self._patience = patience.total_seconds()
         self._task: asyncio.Task[T | LookFailed] | None = None
         self._ended_at = 0.0
+        self._took = 0.0
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look is under way."""
+        return self._task is not None and not self._task.done()
 
     async def get(self) -> T:
         """
@@ -65,9 +72,11 @@ class Cache(Generic[T]):
             await end(self._task)
 
     def _is_stale(self, task: asyncio.Task[T | LookFailed]) -> bool:
-        return task.done() and asyncio.get_running_loop().time() - self._ended_at >= self._keep
+        keep = max(self._keep, self._took) if self._keep else 0.0
+        return task.done() and asyncio.get_running_loop().time() - self._ended_at >= keep
 
     async def _try(self) -> T | LookFailed:
+        begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._patience):
                 return await self._look()
@@ -77,6 +86,7 @@ class Cache(Generic[T]):
             return LookFailed(hide_password(str(error)))
         finally:
             self._ended_at = asyncio.get_running_loop().time()
+            self._took = self._ended_at - begun
 
 
 def cached_snapshot(

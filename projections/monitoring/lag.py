@@ -39,6 +39,37 @@ class State(StrEnum):
     RUNNING = "running"
 
 
+def state_of(*, paused: bool, alive: bool, failing: bool, parked: bool) -> State:
+    """The state of a slice or a range: decided here alone, for the commands, the metrics and the monitor."""
+    if paused:
+        return State.PAUSED
+    if not alive:
+        return State.UNCLAIMED
+    if failing:
+        return State.RESTARTING
+    return State.PARKED if parked else State.RUNNING
+
+
+class RangesInStates:
+    """Ranges of a projection, each in a state."""
+
+    @property
+    def ranges_in(self) -> Mapping[State, int]:
+        """How many ranges are in each state; at least one is in one."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> State:
+        """Of the states of its ranges the first in the order of :class:`State`."""
+        return next(one for one in State if self.ranges_in.get(one))
+
+    @property
+    def states(self) -> str:
+        """The state of all ranges, or how many are in each, that of the projection first: ``2 parked, 6 running``."""
+        counts = [(one, self.ranges_in[one]) for one in State if self.ranges_in.get(one)]
+        return counts[0][0] if len(counts) == 1 else ", ".join(f"{count} {state}" for state, count in counts)
+
+
 class SliceLag(NamedTuple):
     """How far one slice is behind."""
 
@@ -109,7 +140,7 @@ class LagOfRanges:
 
 
 @dataclass(frozen=True)
-class ProjectionLag(LagOfRanges):
+class ProjectionLag(LagOfRanges, RangesInStates):
     """How far a projection is behind, or of one that reads several journals, the part that reads one of them."""
 
     projection_id: int
@@ -124,6 +155,8 @@ class ProjectionLag(LagOfRanges):
     """Whether each slice was looked at, or each range as a whole."""
     journal: str | None = None
     """The journal that it reads, where that is in another database."""
+    version: int = 1
+    mode: offsets.Mode = "live"
 
     @cached_property
     def slices(self) -> list[SliceLag]:
@@ -142,10 +175,9 @@ class ProjectionLag(LagOfRanges):
         ]
 
     @property
-    def states(self) -> str:
-        """The state of all ranges, or how many are in each, the most frequent first: ``6 running, 2 parked``."""
-        counts = Counter(part.state for part in self.ranges).most_common()
-        return counts[0][0] if len(counts) == 1 else ", ".join(f"{count} {state}" for state, count in counts)
+    def ranges_in(self) -> Mapping[State, int]:
+        """How many ranges are in each state."""
+        return Counter(part.state for part in self.ranges)
 
     @property
     def parked_since(self) -> datetime | None:
@@ -255,6 +287,8 @@ def _projection_lag(
         unhandled,
         by_slice,
         status.journal,
+        status.version,
+        status.mode,
     )
 
 
@@ -284,10 +318,4 @@ def _range_lag(part: offsets.RangeStatus, within: Sequence[Unhandled], *, paused
 
 
 def _state(part: offsets.RangeStatus | RangeLag, parked: int, *, paused: bool) -> State:
-    if paused:
-        return State.PAUSED
-    if not part.alive:
-        return State.UNCLAIMED
-    if part.failures:
-        return State.RESTARTING
-    return State.PARKED if parked else State.RUNNING
+    return state_of(paused=paused, alive=part.alive, failing=part.failures > 0, parked=parked > 0)

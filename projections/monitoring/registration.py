@@ -6,7 +6,7 @@ Each entry point names a :class:`Monitored`. Nothing here needs an extra: a snap
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -58,6 +58,8 @@ class Monitored(NamedTuple):
     look: Callable[[Session], Awaitable[Observed]]
     actions: Mapping[str, Action] = {}
     """By the names that the page calls them by."""
+    internal: Sequence[str] = ()
+    """How the names of the projections begin that the package runs for itself: a monitor shows them apart."""
 
 
 GROUP = "projections.monitoring"

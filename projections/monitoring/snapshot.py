@@ -70,18 +70,24 @@ async def snapshot(
         NotFound: One of them has not run.
         InvalidValue: One of them reads a journal in another database that was not passed.
     """
-    (now,) = await session.fetch(_NOW)
+    at, name = await time_and_name(session)
     unreached: dict[str, str] = {}
     left_out = unreached if partly else None
     return Snapshot(
-        now["at"],
+        at,
         await projection_lags(session, names, by_slice=by_slice, journal=journal, unreached=left_out),
         await offsets.workers(session),
         await open_writers(session),
-        now["database"],
+        name,
         [await one.look(session) for one in registered(GROUP)] if everything else (),
         unreached,
     )
+
+
+async def time_and_name(session: Session) -> tuple[datetime, str]:
+    """The database's time, and its name."""
+    (row,) = await session.fetch(_NOW)
+    return row["at"], row["database"]
 
 
 async def open_writers(session: Session) -> list[OpenWriter]:

@@ -173,4 +173,5 @@ async def _release(database: Database, condition_id: _ConditionId) -> str:
 MONITORED = Monitored(
     _look,
     {"rescale-group": _rescale, "retry-dead-letter": _retry, "drop-dead-letter": _drop, "release": _release},
+    internal=["matching"],
 )

@@ -152,4 +152,5 @@ MONITORED = Monitored(
         "drop-delivery": _drop,
         "retry-endpoint": _retry_all,
     },
+    internal=["webhooks/"],
 )

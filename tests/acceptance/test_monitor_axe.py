@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from journal import Database, connect
+from projections.subscriptions import create_group
 from tests.fixtures.chromium import EXECUTABLE
 from tests.fixtures.monitor import opened
 from tests.fixtures.projections import EFFECTS, NO_RETRY, caught_up, execute, failing, happen, recording
+from tests.fixtures.states import in_every_state
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, take
 
 FOUND = """
@@ -34,16 +36,26 @@ def axe() -> str:
     return script.read_text()
 
 
-@pytest.mark.daily(1)
+VIEWS = {
+    "all projections": ("", "document.querySelectorAll('.lines tr').length > 5"),
+    "a projection": ("#/projection/p", "document.querySelectorAll('.parked tbody tr').length"),
+    "groups": ("#/groups", "document.querySelectorAll('#groups-table tbody tr').length"),
+    "webhooks": ("#/webhooks", "document.querySelectorAll('#dead-deliveries-table tbody tr').length > 1"),
+    "workers": ("#/workers", "document.querySelectorAll('#workers tbody tr').length"),
+}
+
+
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(chromium: str, axe: str, dsn: str, scheme: str) -> None:
+@pytest.mark.parametrize("shown", VIEWS)
+async def test_axe_finds_nothing(chromium: str, axe: str, dsn: str, shown: str, scheme: str) -> None:
+    view, there = VIEWS[shown]
     async with connect(dsn) as database:
         await _filled(database)
-        async with opened(chromium, database) as page:
+        async with opened(chromium, database, there, view=view) as page:
             await page.call(
                 "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
             )
-            await page.until("document.querySelectorAll('.parked tbody tr').length > 1")
             await page.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
             await page.value(f"{axe};true")
 
@@ -51,7 +63,10 @@ async def test_axe_finds_nothing(chromium: str, axe: str, dsn: str, scheme: str)
 
 
 async def _filled(database: Database) -> None:
-    """Something of everything: parked sources, events that wait, endpoints with dead letters."""
+    """Something of everything: states, parked sources, events that wait, groups, endpoints with dead letters."""
+    await in_every_state(database)
+    async with database.transaction() as session:
+        await create_group(session, "g", ranges=2)
     await execute(database, EFFECTS)
     await happen(database, "a", "b")
     await caught_up(database, recording(failing(("a", 1)), recovery=NO_RETRY), ranges=4)

@@ -15,6 +15,7 @@ from tests.fixtures.subscriptions import landed_and_matched
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
 
+VIEW = "#/groups"
 NASTY = "<img src=x onerror=alert(1)>"
 FAIL = "SELECT projections.fail_batch_v1($1, 'h', 2, $2, NULL, $3)"
 DEAD = "SELECT array_agg(retry_id ORDER BY retry_id) FROM projections.group_retries WHERE due_at IS NULL"
@@ -39,7 +40,7 @@ async def groups(database: Database) -> Database:
 
 
 async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         found = {row[0]: row[1:] for row in await page.value(table("groups-table"))}
         await execute(groups, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
         await page.until(
@@ -60,7 +61,7 @@ async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str,
 
 @pytest.mark.slow
 async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         summary = await page.text("#group-ranges summary")
         await page.value("document.querySelector('#group-ranges summary').focus()")
         await page.press("Enter")
@@ -74,7 +75,7 @@ async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str,
 
 
 async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         dead, set_apart = await page.value(table("dead-table")), await page.value(table("quarantined-table"))
         images = await page.value("document.querySelectorAll('img').length")
 
@@ -87,7 +88,7 @@ async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Data
 async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
     chromium: str, groups: Database
 ) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         totals = " ".join((await page.text("#totals")).split())
 
     assert "Dead letters 2 Conditions stopped 1" in totals
@@ -98,7 +99,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
     await execute(groups, "DELETE FROM projections.projections WHERE name = 'matching'")
     async with groups.transaction() as session:
         await append(session, [Event("b", {}, "boat", "Sailed")])
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
             await session.fetchval("SELECT projections._begin_matching_v1()")
@@ -109,7 +110,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
 
 @pytest.mark.slow
 async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.value("document.querySelector(\"[aria-label='Retry dead letter 1 of g']\").focus()")
         await page.press("Enter")
         await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
@@ -118,7 +119,7 @@ async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups:
 
 
 async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.click("[aria-label='Drop dead letter 2 of g']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -136,7 +137,7 @@ async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str,
 
 @pytest.mark.slow
 async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.click("[aria-label='Release condition 1']")
         await page.until("document.querySelector('#quarantined').hidden")
 
@@ -145,7 +146,7 @@ async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
 
 @pytest.mark.slow
 async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.value("document.querySelector(\"[aria-label='Ranges of g']\").select()")
         await page.type("7")
         await page.press("Enter")
@@ -156,7 +157,7 @@ async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Dat
 
 @pytest.mark.slow
 async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
-    async with opened(chromium, database) as page:
+    async with opened(chromium, database, view=VIEW) as page:
         hidden = await page.value("document.querySelector('#groups').hidden")
 
     assert hidden
@@ -164,7 +165,7 @@ async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: 
 
 @pytest.mark.slow
 async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
         await page.value("document.querySelector('#group-ranges').open = true")
@@ -175,7 +176,7 @@ async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) 
 
 @pytest.mark.slow
 async def test_every_table_of_groups_has_headers_for_its_cells(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups, GROUPS) as page:
+    async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.value("document.querySelector('#group-ranges').open = true")
         await page.until("document.querySelectorAll('#group-ranges-table tbody tr').length")
         found = await page.value(

@@ -14,6 +14,7 @@ from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, t
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
 
+VIEW = "#/webhooks"
 NASTY = "<img src=x onerror=alert(1)>"
 STATE = "SELECT state FROM projections.webhook_endpoints WHERE endpoint_id = $1"
 DISABLE = "SELECT projections._set_endpoint_state_v1(NULL, $1, 'disabled', $2)"
@@ -34,7 +35,7 @@ async def hooks(database: Database) -> Database:
 
 
 async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         _, found = sorted(await page.value(table("endpoints-table")))
 
     assert found[0] == "hooks.example.com\na"
@@ -50,7 +51,7 @@ async def test_a_url_that_has_shown_that_it_wants_webhooks_is_marked(chromium: s
     await execute(
         hooks, "UPDATE projections.webhook_endpoints SET verified_url = url WHERE endpoint_id = 'a'"
     )
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         marked, other = sorted(await page.value(table("endpoints-table")), key=lambda row: row[1] == NASTY)
 
     assert (marked[0], other[0]) == ("hooks.example.com (verified)\na", "example.com\nep-nasty")
@@ -58,7 +59,7 @@ async def test_a_url_that_has_shown_that_it_wants_webhooks_is_marked(chromium: s
 
 
 async def test_what_tenants_events_and_codes_say_stays_text(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         told, dead = (
             await page.value(table("endpoints-table")),
             await page.value(table("dead-deliveries-table")),
@@ -78,7 +79,7 @@ async def test_what_can_not_be_seen_in_a_name_is_written_out_and_a_long_one_is_c
     await endpoint(database, "hidden", tenant="a\x1b[31m\u202eb\u2028c")
     await endpoint(database, "long", tenant="x" * 200)
 
-    async with opened(chromium, database) as page:
+    async with opened(chromium, database, view=VIEW) as page:
         found = await page.value(table("endpoints-table"))
         isolated = await page.value(
             "[...document.querySelectorAll('#endpoints-table td')].map(cell => getComputedStyle(cell).unicodeBidi)"
@@ -91,7 +92,7 @@ async def test_what_can_not_be_seen_in_a_name_is_written_out_and_a_long_one_is_c
 
 @pytest.mark.slow
 async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         totals = " ".join((await page.text("#totals")).split())
 
     assert "Dead webhooks 3" in totals
@@ -99,7 +100,7 @@ async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Databas
 
 @pytest.mark.slow
 async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         await page.click("[aria-label='Retry event first of a']")
         said = await page.until("document.querySelector('#toast').innerText")
         await page.until("document.querySelectorAll('#dead-deliveries-table tbody tr').length === 2")
@@ -110,7 +111,7 @@ async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Data
 
 @pytest.mark.slow
 async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         await page.click("[aria-label='Drop event first of a']")
         await page.until("document.querySelector('dialog[open]')?.innerText")
         before = await states(hooks, "a")
@@ -126,7 +127,7 @@ async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str,
 async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confirmation(
     chromium: str, hooks: Database
 ) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         await page.click("[aria-label='Retry dead letters of a']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -144,7 +145,7 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confi
 
 @pytest.mark.slow
 async def test_an_endpoint_is_paused_and_resumed_from_the_keyboard(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         await page.value("document.querySelector(\"[aria-label='Pause a']\").focus()")
         await page.press("Enter")
         await page.until("document.querySelector(\"[aria-label='Resume a']\")?.disabled === false")
@@ -160,7 +161,7 @@ async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enable
     chromium: str, hooks: Database
 ) -> None:
     retry = "document.querySelector(\"[aria-label='Retry dead letters of ep-nasty']\")"
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         before = await page.value(f"[{retry}.disabled, {retry}.title]")
         await page.click("[aria-label='Enable ep-nasty']")
         await page.until(f"!{retry}.disabled")
@@ -171,7 +172,7 @@ async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enable
 
 @pytest.mark.slow
 async def test_without_endpoints_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
-    async with opened(chromium, database) as page:
+    async with opened(chromium, database, view=VIEW) as page:
         hidden = await page.value("document.querySelector('#endpoints').hidden")
 
     assert hidden
@@ -179,7 +180,7 @@ async def test_without_endpoints_nothing_is_shown_of_them(chromium: str, databas
 
 @pytest.mark.slow
 async def test_endpoints_fit_the_width_of_a_phone(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
 
@@ -188,7 +189,7 @@ async def test_endpoints_fit_the_width_of_a_phone(chromium: str, hooks: Database
 
 @pytest.mark.slow
 async def test_every_table_of_endpoints_has_headers_for_its_cells(chromium: str, hooks: Database) -> None:
-    async with opened(chromium, hooks) as page:
+    async with opened(chromium, hooks, view=VIEW) as page:
         found = await page.value(
             "[...document.querySelectorAll('#endpoints table')].map(table => ["
             "[...table.tHead.rows[0].cells].map(cell => cell.textContent), "

@@ -50,8 +50,9 @@ def monitor(
     """
     Serve a page that shows the lag of every slice, live, and lets you act.
 
-    It shows each projection's 1,024 slices by lag, the ranges and who holds them, throughput, workers, parked events
-    with their errors, and what holds the horizon back; of groups of consumers how far they are, their dead letters, and
+    It lists all projections, those with trouble first, and has a page for each: its 1,024 slices by lag, what holds it
+    back, the ranges and who holds them, throughput, and parked events with their errors. It shows workers, and
+    what holds the horizon back; of groups of consumers how far they are, their dead letters, and
     conditions that were stopped; of endpoints of webhooks their success rate, latency and dead letters. Its buttons
     pause, resume and rescale projections, retry or drop parked events, rescale groups, retry or drop dead letters,
     release conditions, and pause, resume or enable endpoints. It asks the database alone:

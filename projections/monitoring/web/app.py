@@ -14,6 +14,7 @@ from projections.http.server_sent_events import EventWriter, frame, while_connec
 from projections.monitoring.probes import monitor_probe
 from projections.monitoring.web.actions import Actions
 from projections.monitoring.web.csrf import CrossSite
+from projections.monitoring.web.details import Details
 from projections.monitoring.web.feed import Feed
 
 with from_extra("monitor"):
@@ -44,10 +45,11 @@ def monitor_app(
         journal: What projections read, if that is in another database.
     """
     cross_site, probe = CrossSite(origins), monitor_probe(database, journal)
+    details = Details(database, feed.history, journal=journal)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with probe.lifespan(app), feed.running():
+        async with probe.lifespan(app), details.running(), feed.running():
             yield
 
     routes = [
@@ -55,6 +57,7 @@ def monitor_app(
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/session", cross_site.session),
         Route("/events", _FeedStream(feed)),
+        Route("/projection", details.answer),
         Route("/actions/{action}", Actions(database, cross_site).follow, methods=["POST"]),
         *probe.routes,
     ]
@@ -68,7 +71,7 @@ async def _page(_: Request) -> Response:
 
 
 class _FeedStream:
-    """Sends what a feed has as server-sent events: its history, then each document. A slow client misses some."""
+    """Sends each document of a feed as a server-sent event. A slow client misses some."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -80,7 +83,7 @@ class _FeedStream:
 
     async def _send(self, writer: EventWriter) -> None:
         await writer.begin()
-        await writer.write(frame(retry=_RETRY) + frame(self._feed.history(), event="history"))
+        await writer.write(frame(retry=_RETRY))
         number, document = await self._feed.after(0)
         while not self._feed.closed:
             await writer.write(frame(document, event="message"))

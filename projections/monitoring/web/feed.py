@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-import offsets
 from journal import Database, Journals
 from journal.tasks import happens, running
-from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
+from projections.monitoring.overview import Overview, overview
 from projections.monitoring.web import snapshot_json
 from projections.monitoring.web.history import LagHistory
 
@@ -23,8 +22,7 @@ _IDLE = timedelta(seconds=10)
 
 
 class _Seen(NamedTuple):
-    snapshot: Snapshot
-    parked: Mapping[str, Sequence[offsets.ParkedSource]]
+    overview: Overview
     others: Mapping[str, Any]
 
 
@@ -59,7 +57,8 @@ class Feed:
         self._every = every.total_seconds()
         self._idle = max(idle, every).total_seconds()
         self._look = Cache(self._read, keep=timedelta(0), patience=patience)
-        self._history = LagHistory()
+        self.history = LagHistory()
+        """The lines of the last minutes."""
         self._next = asyncio.Event()
         self._wanted = asyncio.Event()
         self._watching = 0
@@ -88,10 +87,6 @@ class Feed:
         finally:
             self._watching -= 1
 
-    def history(self) -> bytes:
-        """The document that a client begins with."""
-        return snapshot_json.history(self._history)
-
     async def after(self, number: int) -> tuple[int, bytes]:
         """Wait for a document newer than that of a number; who is slow misses some."""
         while self.number <= number and not self.closed:
@@ -108,8 +103,8 @@ class Feed:
     async def _new_document(self) -> bytes:
         try:
             seen = await self._look.get()
-            self._history.add(seen.snapshot)
-            return snapshot_json.live(seen.snapshot, self._history, seen.parked, self._every, seen.others)
+            self.history.add(seen.overview.at, seen.overview.projections)
+            return snapshot_json.live(seen.overview, self.history, self._every, seen.others)
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
             return snapshot_json.failure(str(error))
@@ -119,16 +114,11 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, by_slice=True, everything=True, journal=self._journal, partly=True)
-            parked = {
-                found.name: await offsets.ParkedSources(session).list(found.name, limit=snapshot_json.LISTED)
-                for found in seen.projections
-                if found.parked
-            }
+            seen = await overview(session, journal=self._journal)
         others: dict[str, Any] = {}
         for one in seen.others:
             others |= await one.page(self._database)
-        return _Seen(seen, parked, others)
+        return _Seen(seen, others)
 
     def _publish(self, data: bytes) -> None:
         self.number += 1

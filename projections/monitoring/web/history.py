@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from projections.monitoring import ProjectionLag, Snapshot
+from projections.monitoring.overview import ProjectionLine
 
 _LENGTH = timedelta(minutes=10)
 _POINTS = 600
+_SMOOTH = timedelta(seconds=5)
 
 
 class Point(NamedTuple):
@@ -19,7 +20,6 @@ class Point(NamedTuple):
     at: datetime
     lag: float
     """Seconds."""
-    backlog: int
     handled: int
     rate: float
     """Events handled a second since the point before."""
@@ -39,19 +39,21 @@ class LagHistory:
         self._points = points
         self._kept: dict[int, deque[Point]] = {}
 
-    def add(self, snapshot: Snapshot) -> None:
-        """Take in what was seen; projections that are no longer there are forgotten."""
-        self._kept = {found.projection_id: self._with(found, snapshot.at) for found in snapshot.projections}
+    def add(self, at: datetime, projections: Iterable[ProjectionLine]) -> None:
+        """Take in what was seen at a time; projections that are no longer there are forgotten."""
+        self._kept = {found.projection_id: self._with(found, at) for found in projections}
 
     def points(self, projection_id: int) -> Sequence[Point]:
         """The points of a projection, oldest first."""
         return self._kept.get(projection_id, ())
 
-    def items(self) -> Iterable[tuple[int, Sequence[Point]]]:
-        """All projections' points, by the projections' ids."""
-        return self._kept.items()
+    def rate(self, projection_id: int) -> float:
+        """Events a second that a projection has handled in the last seconds: batches are committed in bursts."""
+        points = self.points(projection_id)
+        last = [point.rate for point in points if point.at > points[-1].at - _SMOOTH]
+        return sum(last) / len(last) if last else 0.0
 
-    def _with(self, found: ProjectionLag, at: datetime) -> deque[Point]:
+    def _with(self, found: ProjectionLine, at: datetime) -> deque[Point]:
         points = self._kept.get(found.projection_id) or deque(maxlen=self._points)
         before = points[-1] if points else None
         if before is not None and at <= before.at:  # the database's clock was set back
@@ -61,7 +63,7 @@ class LagHistory:
         if before is not None:
             handled = max(found.handled - before.handled, 0)
             rate = handled / (at - before.at).total_seconds()
-        points.append(Point(at, found.lag, found.backlog, found.handled, rate))
+        points.append(Point(at, found.lag, found.handled, rate))
         while points[0].at < at - self._length:
             points.popleft()
         return points

@@ -1,4 +1,4 @@
-"""A snapshot as the JSON that the page reads: times in seconds since 1970, columns of slices run-length encoded."""
+"""What was seen, as the JSON that the page reads: times in seconds since 1970, columns of slices run-length encoded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import Any
 
 import offsets
+from projections.monitoring.holding_back import HeldBack
 from projections.monitoring.lag import ProjectionLag, RangeLag
-from projections.monitoring.snapshot import Snapshot
+from projections.monitoring.overview import Overview, ProjectionLine, Unreached
 from projections.monitoring.web.history import LagHistory, Point
 
 DEAD_LISTED = 20
@@ -24,59 +25,87 @@ _TRACE = 1000
 """Of a traceback: its end says where and why."""
 
 
-def live(
-    snapshot: Snapshot,
-    points: LagHistory,
-    parked: Mapping[str, Sequence[offsets.ParkedSource]],
-    every: float,
-    others: Mapping[str, Any],
-) -> bytes:
+def live(seen: Overview, points: LagHistory, every: float, others: Mapping[str, Any]) -> bytes:
     """
-    What is sent each time.
+    What is sent each time: all projections in a line each, and whatever else there is.
 
     Args:
-        snapshot: The newest snapshot of the database.
+        seen: The newest look at the database.
         points: With the point that was made of it.
-        parked: The sources that wait, by projection.
         every: Seconds to the next one.
         others: What there is beside the projections.
     """
-    return _encoded(
-        at=seconds(snapshot.at),
+    return encoded(
+        at=seconds(seen.at),
         every=every,
         projections=[
-            _projection(found, parked.get(found.name, ()), points.points(found.projection_id))
-            for found in snapshot.projections
+            *(_line(found, points.rate(found.projection_id)) for found in seen.projections),
+            *map(_unreached, seen.unreached),
         ],
-        workers=[_worker(worker) for worker in snapshot.workers],
-        unreached=[f"{name}: {why}" for name, why in snapshot.unreached.items()],
-        writers=[shown(writer, "pid application_name age") for writer in snapshot.writers],
+        workers=[_worker(worker) for worker in seen.workers],
+        writers=[shown(writer, "pid application_name age") for writer in seen.writers],
         **others,
     )
 
 
 def failure(reason: str) -> bytes:
     """What is sent when the database cannot be asked."""
-    return _encoded(error=reason)
+    return encoded(error=reason)
 
 
-def history(points: LagHistory) -> bytes:
-    """What a client is sent first: the lines until now, by the projection's id."""
-    return _encoded(history={number: [_point(one) for one in kept] for number, kept in points.items()})
+def _line(found: ProjectionLine, rate: float) -> dict[str, Any]:
+    return {
+        "id": found.projection_id,
+        **shown(found.summary, "name version mode journal"),
+        "reads": str(found.summary.entity_types)[:_TEXT],
+        "state": found.state,
+        "states": found.states,
+        "trouble": found.in_trouble,
+        "internal": found.internal,
+        "lag": _rounded(found.lag),
+        "backlog": found.waits.backlog,
+        "rate": round(rate, 1),
+        "handled": found.handled,
+        "parked": found.waits.parked,
+        "ranges": sum(found.ranges_in.values()),
+        "workers": len(found.owners),
+    }
 
 
-def _projection(
-    found: ProjectionLag, parked: Sequence[offsets.ParkedSource], points: Sequence[Point]
+def _unreached(found: Unreached) -> dict[str, Any]:
+    return {
+        **shown(found, "name journal reason"),
+        "state": "unreachable",
+        "states": "unreachable",
+        "trouble": True,
+    }
+
+
+def detail(
+    found: ProjectionLag,
+    holds: Sequence[HeldBack],
+    parked: Sequence[offsets.ParkedSource],
+    points: Iterable[Point],
+    at: datetime,
 ) -> dict[str, Any]:
+    """
+    What is sent of one projection.
+
+    Args:
+        found: The projection, with its slices.
+        holds: What holds it back.
+        parked: The sources that wait.
+        points: Of its lines, those that the page does not have yet.
+        at: The database's time.
+    """
     return {
         "id": found.projection_id,
         "name": found.name,
-        "entity_type": str(found.entity_types),
-        "paused": found.paused,
-        "lag": _rounded(found.lag),
-        "backlog": found.backlog,
-        "handled": found.handled,
-        "point": _point(points[-1]) if points else None,
+        "at": seconds(at),
+        "reads": str(found.entity_types),
+        **shown(found, "journal version mode state states paused lag backlog handled"),
+        "holds": [_hold(one) for one in holds],
+        "points": [_point(one) for one in points],
         "ranges": [_range(part) for part in found.ranges],
         "slices": {
             "lag": _runs(_rounded(one.lag) for one in found.slices),
@@ -85,8 +114,12 @@ def _projection(
             "parked": _runs(one.parked for one in found.slices),
         },
         "parked": [_parked(one) for one in parked[:LISTED]],
-        "parked_total": max(len(parked), sum(one.parked for one in found.slices)),
+        "parked_total": max(len(parked), found.parked),
     }
+
+
+def _hold(one: HeldBack) -> dict[str, Any]:
+    return {**shown(one, "cause text"), "slices": one.slices, "command": one.command}
 
 
 def _range(part: RangeLag) -> dict[str, Any]:
@@ -141,5 +174,6 @@ def seconds(time: datetime | None) -> float | None:
     return None if time is None else round(time.timestamp(), 3)
 
 
-def _encoded(**values: Any) -> bytes:
+def encoded(**values: Any) -> bytes:
+    """A document."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()

@@ -42,6 +42,7 @@ DECLARE
     _since timestamptz[];
     _until timestamptz[];
     _first timestamptz;
+    _newest_import CONSTANT bigint := coalesce((SELECT max(i.import_id) FROM projections.imports AS i), 0);
     _all CONSTANT text[] := ARRAY(SELECT projections._entity_types_v1());
 BEGIN
     SELECT
@@ -56,13 +57,17 @@ BEGIN
         min(r.since)
     INTO _ids, _min_slices, _max_slices, _since, _until, _first
     FROM (
-        SELECT r.projection_id, r.min_slice, r.max_slice, r.handled_until, p.evicted_before, p.mode, least(r.horizon, (
-            SELECT min(i.from_timestamp) FROM projections.imports AS i
-            WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
-        )) AS since
+        SELECT
+            r.projection_id, r.min_slice, r.max_slice, r.handled_until, p.evicted_before, p.mode,
+            CASE WHEN r.import_id >= _newest_import THEN r.horizon ELSE least(r.horizon, (
+                SELECT min(i.from_timestamp) FROM projections.imports AS i
+                WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
+            )) END AS since
         FROM projections.projection_ranges AS r
         INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
         WHERE (p_projection_ids IS NULL OR r.projection_id = ANY (p_projection_ids)) AND p.journal IS NULL
+        -- Looks for imports once for each range, not wherever the answer is used.
+        OFFSET 0
     ) AS r;
 
     RETURN QUERY

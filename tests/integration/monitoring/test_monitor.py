@@ -24,12 +24,23 @@ from journal import ConnectionSettings, Database, connect
 from projections.monitoring import SliceLag
 from projections.monitoring.lag import State
 from projections.monitoring.web.app import monitor_app
+from projections.monitoring.web.details import Details
 from projections.monitoring.web.feed import Feed
+from projections.monitoring.web.history import LagHistory
 from projections.monitoring.web.snapshot_json import _runs
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
 from tests.fixtures.locks import WAITING
-from tests.fixtures.monitor import SOON, WATCHED_ONLY, act, documents, first, headers_of_the_page, monitoring
+from tests.fixtures.monitor import (
+    SOON,
+    WATCHED_ONLY,
+    act,
+    detail,
+    documents,
+    first,
+    headers_of_the_page,
+    monitoring,
+)
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -88,8 +99,9 @@ async def test_page_brings_all_that_it_needs_and_allows_nothing_else(database: D
         found = [await client.get(link) for link in linked]
 
     assert page.headers["content-security-policy"].startswith("default-src 'self';")
-    assert linked == ["static/icon.svg", "static/monitor.css", "static/webhooks.css", "static/monitor.js"]
-    assert [one.status_code for one in found] == [200] * 4
+    styles = [f"static/{name}.css" for name in ("monitor", "overview", "projection", "webhooks")]
+    assert linked == ["static/icon.svg", *styles, "static/monitor.js"]
+    assert [one.status_code for one in found] == [200] * 6
 
 
 @pytest.mark.parametrize("path", sorted(STATIC.iterdir()), ids=lambda path: path.name)
@@ -131,7 +143,9 @@ async def test_a_name_that_others_can_point_here_is_refused(database: Database) 
     assert (rebound.status_code, tunnelled.status_code) == (421, 200)
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/session", "/metrics", "/static/monitor.js"])
+@pytest.mark.parametrize(
+    "path", ["/", "/events", "/projection?name=p", "/session", "/metrics", "/static/monitor.js"]
+)
 async def test_with_a_token_nothing_is_told_without_it(database: Database, path: str) -> None:
     async with monitoring(database, token="secret") as client:
         response = await client.get(path)
@@ -283,13 +297,14 @@ async def test_a_role_that_may_read_sees_everything_and_changes_nothing(
         connect(login("projections_reader"), ConnectionSettings(max_connections=2)) as pool,
         monitoring(pool) as client,
     ):
-        found = await first(client)
+        found, shown = await first(client), await detail(client)
         bodies: dict[str, dict[str, Any]] = {
             "pause": {}, "rescale": {"ranges": 3}, "drop": {"source_id": "a", "seq_nr": 1},
         }  # fmt: skip
         refused = [await act(client, action, projection="p", **body) for action, body in bodies.items()]
 
-    assert [(one["name"], one["parked_total"]) for one in found["projections"]] == [("p", 2)]
+    assert [(one["name"], one["parked"]) for one in found["projections"]] == [("p", 2)]
+    assert (shown["parked_total"], len(shown["parked"])) == (2, 2)
     assert [response.status_code for response in refused] == [403, 403, 403]
     assert "grant the role" in refused[0].json()["error"]
 
@@ -315,23 +330,23 @@ async def test_a_role_of_workers_may_do_everything(
 # ---- what is told ----
 
 
-async def test_stream_begins_with_the_history_and_goes_on(known: Database) -> None:
+async def test_stream_tells_again_and_again(known: Database) -> None:
     async with asyncio.timeout(30), monitoring(known) as client:
         told = []
         async for kind, found in documents(client):
             told.append((kind, found))
-            if len(told) == 4:
+            if len(told) == 3:
                 break
 
-    assert [kind for kind, _ in told] == ["history", "message", "message", "message"]
-    times = [found["at"] for _, found in told[1:]]
+    assert [kind for kind, _ in told] == ["message"] * 3
+    times = [found["at"] for _, found in told]
     assert times == sorted(set(times))
 
 
-async def test_a_document_tells_of_every_slice_range_and_parked_source(parked: Database) -> None:
+async def test_a_projection_is_told_with_every_slice_range_and_parked_source(parked: Database) -> None:
     await happen(parked, "b", "b", "c")
     async with monitoring(parked) as client:
-        (found,) = (await first(client))["projections"]
+        found = await detail(client)
 
     backlog, parked_slices, state = (column(found, name) for name in ("backlog", "parked", "state"))
     assert (len(backlog), sum(backlog), sum(parked_slices), {*state}) == (1024, 3, 2, {"unclaimed"})
@@ -341,6 +356,49 @@ async def test_a_document_tells_of_every_slice_range_and_parked_source(parked: D
         (NASTY, 1, "waiting"),
         ("a", 1, "waiting"),
     ]
+    assert all("Traceback" in one["traceback"] or "in fail" in one["traceback"] for one in found["parked"])
+    assert [one["cause"] for one in found["holds"]] == ["no worker", "parked"]
+
+
+async def test_the_lines_of_a_projection_go_on_where_the_page_has_them(known: Database) -> None:
+    async with asyncio.timeout(30), monitoring(known) as client:
+        numbers = (n for n in range(1, 100))
+        async for _ in documents(client):
+            if next(numbers) == 4:
+                break
+        all_points = (await detail(client))["points"]
+        rest = (await detail(client, since=all_points[1][0]))["points"]
+
+    assert len(all_points) >= 4
+    assert rest[: len(all_points) - 2] == all_points[2:]
+
+
+ASKED: dict[str, tuple[dict[str, str], int, str]] = {
+    "none of this name": ({"name": "q"}, 404, "there is no projection 'q'"),
+    "no name": ({}, 404, "there is no projection ''"),
+    "a character that no text holds": ({"name": "p\0"}, 404, "there is no projection"),
+    "no time": ({"name": "p", "since": "yesterday"}, 400, "since: 'yesterday' is not a number"),
+}
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize(("asked", "status", "said"), ASKED.values(), ids=ASKED)
+async def test_a_projection_that_cannot_be_told_of_is_refused(
+    known: Database, asked: dict[str, str], status: int, said: str
+) -> None:
+    async with monitoring(known) as client:
+        response = await client.get("/projection", params=asked)
+
+    assert response.status_code == status, response.text
+    assert said in response.json()["error"]
+
+
+async def test_no_more_looks_are_kept_than_so_many(known: Database) -> None:
+    details = Details(known, LagHistory())
+    for number in range(40):
+        await details._look_at(f"q{number}").get()
+
+    assert len(details._looks) == 32
 
 
 async def test_workers_and_open_writers_are_told(known: Database) -> None:
@@ -405,7 +463,7 @@ async def test_the_end_of_the_monitor_ends_its_streams(known: Database) -> None:
             kinds.append(kind)
             feed.close()
 
-    assert kinds[0] == "history"
+    assert kinds == ["message"]
 
 
 def test_slices_travel_as_runs() -> None:
@@ -446,12 +504,13 @@ def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
         httpx.stream("GET", f"{url}/events", trust_env=False) as stream,
     ):
         lines = stream.iter_lines()
-        begun = next(lines)
+        assert next(lines) == "retry: 1000"
+        assert "event: message" in lines
         process.send_signal(number)
-        rest = [*lines]
+        for _ in lines:
+            pass
 
         assert process.wait(timeout=30) == code
-    assert (begun, rest[1]) == ("retry: 1000", "event: history")
 
 
 WRONG = {

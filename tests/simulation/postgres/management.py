@@ -38,7 +38,7 @@ async def decide(
     SELECT
         p.name AS projection, p.name || '@' || coalesce(p.journal, 'journal') AS part, p.projection_id,
         projections._part_name_v1(p.name, p.journal) AS name, p.entity_types, p.paused, p.evicted_before, p.mode,
-        p.journal
+        p.journal, p.version
     FROM projections.projections AS p
     WHERE $1::text[] IS NULL OR p.name = ANY($1) OR p.name || '@' || coalesce(p.journal, 'journal') = ANY($1)
     ORDER BY p.name, p.projection_id
@@ -46,7 +46,16 @@ async def decide(
 )
 async def find(db: Backend, names: Sequence[str] | None) -> list[Row]:
     found = db.select("projections", lambda p: names is None or p["name"] in names)
-    columns = ("projection_id", "name", "entity_types", "paused", "evicted_before", "mode", "journal")
+    columns = (
+        "projection_id",
+        "name",
+        "entity_types",
+        "paused",
+        "evicted_before",
+        "mode",
+        "journal",
+        "version",
+    )
     return [
         {"projection": p["name"], "part": f"{p['name']}@journal", **{column: p[column] for column in columns}}
         for p in sorted(found, key=lambda p: p["name"])

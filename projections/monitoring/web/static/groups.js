@@ -18,6 +18,7 @@ export class Groups {
   show({ groups, quarantined, quarantined_total: total, unmatched, at }) {
     [this.groups, this.at] = [groups, at];
     $("groups").hidden = !groups.length && !quarantined.length;
+    $("no-groups").hidden = !$("groups").hidden;
     $("groups-table").hidden = !groups.length;
     keep($("groups-table").tBodies[0], groups, (found) => found.id, (found) => this.makeGroup(found), (line, found) => this.showGroup(line, found));
     $("unmatched").hidden = !unmatched.length;

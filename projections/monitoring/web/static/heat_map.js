@@ -143,7 +143,7 @@ export class HeatMap {
   }
 
   #showRanges(ranges) {
-    const cut = JSON.stringify(ranges.map((part) => [part.first, part.owner, part.alive]));
+    const cut = JSON.stringify(ranges.map((part) => [part.first, part.alive && this.owners(part.owner).letter]));
     if (cut === this.cut) return;
     this.cut = cut;
     const path = outline(ranges);
@@ -180,7 +180,7 @@ export class HeatMap {
     const part = this.rangeOf[slice];
     const { lag, backlog, state, parked } = this.slices;
     const facts = [
-      ["State", state[slice] === "parked" ? "running, sources parked" : state[slice]],
+      ["State", state[slice]],
       ["Lag", duration(lag[slice])],
       ["Backlog", `${number(backlog[slice])} ${backlog[slice] === 1 ? "event" : "events"}`],
       ["Range", slices(part)],
@@ -188,8 +188,16 @@ export class HeatMap {
       ["Epoch", number(part.epoch)],
       ["Last batch", ago(part.handled_at, this.at)],
       ["Parked", parked[slice] ? `${number(parked[slice])} ${parked[slice] === 1 ? "source" : "sources"}` : "none"],
+      ["Held back by", this.#causes(slice)],
     ];
     return part.error && part.failures ? [...facts, ["Error", part.error, "long"]] : facts;
+  }
+
+  /** What of all that holds the projection back concerns a slice. */
+  #causes(slice) {
+    const held = this.found.holds.filter(({ cause, slices: all }) =>
+      cause === "parked" ? this.slices.parked[slice] : all.some(([first, last]) => first <= slice && slice <= last));
+    return held.map((one) => one.cause).join(", ") || "nothing";
   }
 
   #owner(part) {

@@ -73,8 +73,9 @@ export function draw(tag, attributes = {}) {
 export function keep(parent, items, key, create, update) {
   const before = (parent.kept ??= new Map());
   const after = new Map();
-  for (const item of items) {
-    const id = key(item);
+  const focused = document.activeElement;
+  for (const [index, item] of items.entries()) {
+    const id = key(item, index);
     const child = before.get(id) ?? create(item);
     before.delete(id);
     after.set(id, child);
@@ -87,6 +88,8 @@ export function keep(parent, items, key, create, update) {
     else parent.insertBefore(child, place);
   }
   parent.kept = after;
+  // What moves loses the focus.
+  if (focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 /** Pairs of a name and a value, in a <dl>; a value that is an element is put in as it is. */

@@ -7,7 +7,7 @@ const stream = new Stream(new URL("../events", location.href), (said) => {
   for (const tab of tabs) tab.postMessage(said);
 });
 
-/** A tab that comes makes the stream begin again: all are told the history, and nothing has to be kept for who comes later. */
+/** A tab that comes makes the stream begin again: it is told the newest document, and nothing has to be kept for it. */
 function heard(tab, asked) {
   if (asked === "open") {
     tabs.add(tab);

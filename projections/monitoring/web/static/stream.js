@@ -10,12 +10,12 @@ export class Stream {
     [this.url, this.tell] = [url, tell];
   }
 
-  /** Connect, from the beginning: the history comes first. */
+  /** Connect, and be told the newest document. */
   open() {
     this.close();
     const source = new EventSource(this.url);
     this.source = source;
-    for (const kind of ["history", "message"]) source.addEventListener(kind, ({ data }) => this.tell({ kind, data }));
+    source.addEventListener("message", ({ data }) => this.tell({ kind: "message", data }));
     source.addEventListener("error", () => {
       this.tell({ kind: "lost" });
       // A browser gives up after an answer that is not a stream.

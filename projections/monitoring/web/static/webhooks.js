@@ -15,6 +15,7 @@ export class Webhooks {
   show({ webhooks, endpoints, dead_deliveries: dead, at }) {
     this.at = at;
     $("endpoints").hidden = !endpoints.length;
+    $("no-endpoints").hidden = endpoints.length > 0;
     this.hosts = new Map(endpoints.map((found) => [found.id, found]));
     keep($("endpoints-table").tBodies[0], endpoints, (found) => found.id, (found) => this.makeEndpoint(found), (line, found) => this.showEndpoint(line, found));
     const total = webhooks ? webhooks.active + webhooks.paused + webhooks.disabled : 0;
