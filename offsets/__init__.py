@@ -7,6 +7,11 @@ from runpy import run_path
 if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exists():
     run_path(str(_check))["check_import_names"]("journal")
 
+from offsets.annals import NotedReadModel as NotedReadModel
+from offsets.annals import RangeChange as RangeChange
+from offsets.annals import note_read_models as note_read_models
+from offsets.annals import range_changes as range_changes
+from offsets.annals import read_models as read_models
 from offsets.deduplication import BatchVerdicts as BatchVerdicts
 from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict

@@ -8,28 +8,9 @@ from typing import NamedTuple
 from journal import EntityTypes, Session
 from offsets.management import Mode
 
-# Sub-queries that stand alone: they are hashed, whatever the statistics say.
 _ALIKE = """
-WITH alive AS MATERIALIZED (
-    SELECT w.owner FROM projections.workers AS w WHERE w.lease_until > clock_timestamp()
-), parked AS MATERIALIZED (
-    SELECT DISTINCT k.projection_id, (
-        SELECT max(r.min_slice) FROM projections.projection_ranges AS r
-        WHERE r.projection_id = k.projection_id AND r.min_slice <= k.slice
-    ) AS min_slice
-    FROM (SELECT DISTINCT p.projection_id, p.slice FROM projections.parked_sources AS p) AS k
-)
-SELECT
-    r.projection_id, r.alive, r.failing, r.parked, count(*) AS ranges, sum(r.handled)::bigint AS handled,
-    coalesce(array_agg(DISTINCT r.owner) FILTER (WHERE r.alive), '{}') AS owners
-FROM (
-    SELECT
-        r.projection_id, r.handled, r.owner, r.failures > 0 AS failing,
-        coalesce(r.owner IN (SELECT a.owner FROM alive AS a), FALSE) AS alive,
-        (r.projection_id, r.min_slice) IN (SELECT k.projection_id, k.min_slice FROM parked AS k) AS parked
-    FROM projections.projection_ranges AS r
-) AS r
-GROUP BY r.projection_id, r.alive, r.failing, r.parked
+SELECT r.projection_id, r.alive, r.failing, r.parked, r.ranges, r.handled, r.owners
+FROM projections._ranges_alike_v1() AS r
 """
 _PROJECTIONS = """
 SELECT

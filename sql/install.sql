@@ -13,6 +13,8 @@
 \ir tables/journals.sql
 \ir tables/journal_watermarks.sql
 \ir tables/projection_ranges.sql
+\ir tables/range_changes.sql
+\ir tables/read_models.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
 \ir tables/reactions.sql
@@ -101,7 +103,9 @@
 \ir functions/offsets/_leave_journals_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/_remove_projection_v1.sql
+\ir functions/offsets/_note_read_models_v1.sql
 \ir functions/holding/_assign_ranges_v1.sql
+\ir functions/holding/_note_range_change_v1.sql
 \ir functions/holding/_set_ranges_v1.sql
 \ir functions/holding/_uneven_v1.sql
 \ir functions/offsets/_same_generation_v1.sql
@@ -254,7 +258,9 @@
 \ir functions/rebuilds/_move_offsets_v1.sql
 \ir functions/rebuilds/_beat_rebuild_v1.sql
 \ir functions/rebuilds/_swap_rebuild_v1.sql
+\ir functions/rebuilds/_rebuilds_under_way_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
+\ir functions/monitoring/_ranges_alike_v1.sql
 \ir functions/subscriptions/_unmatched_events_v1.sql
 \ir functions/subscriptions/group_lag_v1.sql
 \ir functions/capture/_note_move_v1.sql

@@ -10,7 +10,7 @@ import click
 
 import offsets
 from journal import Log, Session, entity_types
-from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
+from projections.monitoring import ProjectionLag, RangeLag, Snapshot, rebuilds_under_way, snapshot
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import (
@@ -26,11 +26,6 @@ from projections.terminal.output import (
     type_keys,
 )
 
-_REBUILDS = """
-SELECT projections._part_name_v1(p.name, p.journal) AS name, p.version, p.mode, b.started_at
-FROM projections.projections AS p
-LEFT JOIN projections.rebuilds AS b ON p.projection_id = b.projection_id AND b.state IN ('folding', 'verified')
-"""
 _LONG = 1.0  # seconds after which an open transaction is worth a line
 
 
@@ -38,10 +33,6 @@ class _Report(NamedTuple):
     snapshot: Snapshot
     entity_types: Mapping[str | None, set[str]]
     """By journal, those that it has events of; None is the one in the database of the read models."""
-    versions: dict[str, int]
-    """By projection."""
-    modes: dict[str, str]
-    """By projection."""
     rebuilds: dict[str, datetime]
     """By projection, since when a rebuild of it is unfinished."""
 
@@ -105,16 +96,13 @@ async def resume(session: Session, /, name: str) -> Answer:
 
 async def _report(session: Session, name: str | None, journals: Sequence[Log]) -> _Report:
     found = await snapshot(session, None if name is None else [name], journal=journals)
-    rows = await session.fetch(_REBUILDS)
     return _Report(
         found,
         {
             one: set(await _entity_types(session, one, journals))
             for one in {each.journal for each in found.projections}
         },
-        {row["name"]: row["version"] for row in rows},
-        {row["name"]: row["mode"] for row in rows},
-        {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
+        {one.name: one.started_at for one in await rebuilds_under_way(session)},
     )
 
 
@@ -130,7 +118,7 @@ def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
         for missing in sorted(set(found.entity_types.names or ()) - report.entity_types[found.journal]):
             yield f"projection {found.name!r}: there are no events of type {missing!r}"
-        if report.modes[found.name] == "inline":
+        if found.mode == "inline":
             yield f"projection {found.name!r} is inline: who appends by projections.Inline handles what it appends"
         if (since := report.rebuilds.get(found.name)) is not None:
             yield (
@@ -155,11 +143,10 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
 
 def _values(report: _Report) -> dict[str, object]:
     projections = [
-        picked(found, "name", "journal", "state", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        picked(found, "name", "journal", "version", "mode", "state", "paused", lag_seconds="lag")
+        | picked(found, "backlog", "handled", "parked")
         | type_keys(found.entity_types)
         | {
-            "version": report.versions[found.name],
-            "mode": report.modes[found.name],
             "rebuilding_since": report.rebuilds.get(found.name),
             "has_events": any(name in found.entity_types for name in report.entity_types[found.journal]),
             "ranges": [_range_values(part) for part in found.ranges],

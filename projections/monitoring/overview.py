@@ -18,6 +18,7 @@ from projections.extras import registered
 from projections.monitoring.lag import RangesInStates, State, projection_lags, state_of
 from projections.monitoring.registration import GROUP, Monitored, Observed
 from projections.monitoring.snapshot import OpenWriter, open_writers, time_and_name
+from projections.monitoring.under_way import JournalRead, UnfinishedRebuild, journals_read, rebuilds_under_way
 
 LAGS_FROM = 60.0
 """Seconds of lag from which on a projection that runs needs somebody's attention, too."""
@@ -104,6 +105,8 @@ class Overview(NamedTuple):
     """Transactions that hold the horizon back, the oldest first."""
     others: Sequence[Observed]
     """What was seen of all that other packages have registered."""
+    rebuilds: Sequence[UnfinishedRebuild] = ()
+    journals: Sequence[JournalRead] = ()
 
 
 async def overview(session: Session, *, journal: Journals = None) -> Overview:
@@ -135,6 +138,8 @@ async def overview(session: Session, *, journal: Journals = None) -> Overview:
         await offsets.workers(session),
         await open_writers(session),
         [await one.look(session) for one in monitored],
+        await rebuilds_under_way(session),
+        await journals_read(session, found),
     )
 
 

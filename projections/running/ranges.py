@@ -159,7 +159,7 @@ class Ranges:
     async def register(self, session: Session) -> None:
         """Make the projection known again; the next heartbeat gives it ranges."""
         p = self.projection
-        self.projection_id = await register(self._process, self._log, session, self.registered, self._cut)
+        self.projection_id = await register(self._process, self._log, session, p, self._cut)
         log.error(
             "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
             "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},
@@ -271,13 +271,20 @@ class Ranges:
 
 
 async def register(
-    process: Process, read: ReadJournal, session: Session, projection: Registered, cut: Sequence[SliceRange]
+    process: Process, read: ReadJournal, session: Session, projection: Projection, cut: Sequence[SliceRange]
 ) -> int:
     """Make known that a process runs a projection on one of its journals; see :func:`offsets.register`."""
-    return await offsets.register(
+    number = await offsets.register(
         session, projection.name, projection.entity_types, cut, projection.version,
         journal=read.stored_name, journals=[one.stored_name for one in process.logs],
     )  # fmt: skip
+    if projection.read_models:
+        noted = [
+            offsets.NotedReadModel(one.name, ".".join(one.table.qualified_name), one.sql)
+            for one in projection.read_models
+        ]
+        await offsets.note_read_models(session, number, projection.version, noted)
+    return number
 
 
 def _chore(name: str, every: timedelta, work: Callable[[], Awaitable[None]]) -> tuple[Service, float]:

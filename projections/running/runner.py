@@ -111,7 +111,7 @@ async def run(
             if discovery is not None:
                 projections += await discovery.tend(session)
             known = {
-                await register(process, read, session, _registered(projection), cut): (read, projection)
+                await register(process, read, session, projection, cut): (read, projection)
                 for projection in projections
                 for read in process.logs
             }
@@ -244,8 +244,7 @@ class _Running:
             async with kept.use() as session:
                 for projection in await discovery.tend(session):
                     if projection.name not in known:
-                        registered = _registered(projection)
-                        number = await register(process, read, session, registered, slice_ranges(1))
+                        number = await register(process, read, session, projection, slice_ranges(1))
                         self._begin(number, read, projection)
                         known.add(projection.name)
                         process.changed()
@@ -261,10 +260,6 @@ class _Running:
             )
         finally:
             await kept.close_within(_TEND_EVERY)
-
-
-def _registered(projection: Projection) -> offsets.Registered:
-    return offsets.Registered(projection.name, projection.version, projection.entity_types)
 
 
 def _check_names(projections: Sequence[Projection]) -> None:

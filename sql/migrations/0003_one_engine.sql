@@ -351,3 +351,23 @@ CREATE TABLE projections.journal_watermarks (
 ALTER TABLE projections.partition_settings
 DROP CONSTRAINT table_is_partitioned_by_time,
 ADD CONSTRAINT table_is_partitioned CHECK (pg_get_partkeydef(to_regclass(format('projections.%I', table_name))) IS NOT NULL);
+-- What became of ranges, and the statements of read models in SQL, for people.
+CREATE TABLE projections.range_changes (
+    projection_id integer NOT NULL,
+    change_id bigint GENERATED ALWAYS AS IDENTITY,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kind text NOT NULL CHECK (kind IN ('rescaled', 'taken over', 'taken by order')),
+    ranges integer NOT NULL,
+    ranges_before integer,
+    taken_from text,
+    taken_by text,
+    PRIMARY KEY (projection_id, change_id)
+);
+CREATE TABLE projections.read_models (
+    projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
+    version integer NOT NULL,
+    name text NOT NULL,
+    table_name text NOT NULL,
+    statement text NOT NULL,
+    PRIMARY KEY (projection_id, version, name)
+);

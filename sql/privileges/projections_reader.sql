@@ -9,7 +9,7 @@ BEGIN
     GRANT SELECT ON
         projections.schema_versions, projections.captured_tables, projections.sources, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
-        projections.source_offsets, projections.parked_sources, projections.reactions, projections.rebuilds, projections.rebuild_parts,
+        projections.range_changes, projections.read_models, projections.source_offsets, projections.parked_sources, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
         projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics, projections.subscription_history,

@@ -8,7 +8,7 @@ BEGIN
     GRANT USAGE ON SCHEMA projections TO projections_worker;
     GRANT SELECT, INSERT, UPDATE, DELETE ON
         projections.projections, projections.workers, projections.projection_ranges, projections.source_offsets,
-        projections.parked_sources, projections.journal_watermarks, projections.reactions, projections.rebuilds, projections.rebuild_parts,
+        projections.parked_sources, projections.range_changes, projections.read_models, projections.journal_watermarks, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_history, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,

@@ -22,6 +22,13 @@ axe.run().then(found => found.violations.map(one => [one.id, ...one.nodes.map(no
 """
 
 
+_REBUILD = """
+INSERT INTO projections.rebuilds (
+    projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method
+) VALUES (1, 0, 1023, 2, now(), 0, now(), 'x', 'rename')
+"""
+
+
 @pytest.fixture(scope="module")
 def axe() -> str:
     """The script, where npm has it."""
@@ -39,6 +46,8 @@ def axe() -> str:
 VIEWS = {
     "all projections": ("", "document.querySelectorAll('.lines tr').length > 5"),
     "a projection": ("#/projection/p", "document.querySelectorAll('.parked tbody tr').length"),
+    "rebuilds": ("#/rebuilds", "document.querySelectorAll('#rebuilds-table tbody tr').length"),
+    "journals": ("#/journals", "document.querySelectorAll('#journals-table tbody tr').length"),
     "groups": ("#/groups", "document.querySelectorAll('#groups-table tbody tr').length"),
     "webhooks": ("#/webhooks", "document.querySelectorAll('#dead-deliveries-table tbody tr').length > 1"),
     "workers": ("#/workers", "document.querySelectorAll('#workers tbody tr').length"),
@@ -65,6 +74,7 @@ async def test_axe_finds_nothing(chromium: str, axe: str, dsn: str, shown: str, 
 async def _filled(database: Database) -> None:
     """Something of everything: states, parked sources, events that wait, groups, endpoints with dead letters."""
     await in_every_state(database)
+    await execute(database, _REBUILD)
     async with database.transaction() as session:
         await create_group(session, "g", ranges=2)
     await execute(database, EFFECTS)

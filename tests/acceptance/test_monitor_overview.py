@@ -10,7 +10,7 @@ import pytest
 import offsets
 from journal import Database, slice_ranges
 from tests.fixtures.chromium import EXECUTABLE, Page
-from tests.fixtures.monitor import opened
+from tests.fixtures.monitor import opened, table
 from tests.fixtures.projections import execute, happen
 from tests.fixtures.states import STATES, in_every_state, worker
 
@@ -220,3 +220,65 @@ async def test_lines_follow_the_database(chromium: str, database: Database) -> N
         lag = await page.text(".lines tr td:nth-child(3)")
 
     assert lag != "0 s"
+
+
+async def test_rebuilds_and_journals_are_shown(chromium: str, database: Database) -> None:
+    await in_every_state(database)
+    await execute(
+        database,
+        "INSERT INTO projections.rebuilds (projection_id, min_slice, max_slice, version, fence, import_id, "
+        "evicted_before, fingerprint, method, started_at) "
+        "VALUES (1, 0, 1023, 2, now(), 0, now(), 'x', 'rename', clock_timestamp() - interval '100 s')",
+    )
+    await execute(
+        database,
+        "INSERT INTO projections.rebuild_parts (rebuild_id, min_slice, max_slice, events, done) "
+        "SELECT 1, n * 256, n * 256 + 255, 1000, n < 2 FROM generate_series(0, 3) AS n",
+    )
+    async with (
+        database.session() as leader,
+        opened(
+            chromium, database, "document.querySelector('#rebuilds-table tbody tr')", view="#/rebuilds"
+        ) as page,
+    ):
+        interrupted = (await page.value(table("rebuilds-table")))[0]
+        await leader.execute("SELECT pg_advisory_lock(hashtext('slice-projections rebuild'), 1)")
+        await page.until(
+            "document.querySelector('#rebuilds-table tbody td:nth-child(7)').innerText.startsWith('about')"
+        )
+        led = (await page.value(table("rebuilds-table")))[0]
+        await leader.execute("SELECT pg_advisory_unlock_all()")
+        await page.value("location.hash = '#/journals'")
+        await page.until("!document.querySelector('[data-view=journals]').hidden")
+        journals = await page.value(table("journals-table"))
+
+    assert interrupted[:5] == ["paused", "all", "2", "folding, interrupted", "2 of 4 parts, 4,000 events"]
+    assert interrupted[6] == "not known yet"
+    assert "projections rebuilds cancel paused" in interrupted[7]
+    assert (led[3], led[7]) == ("folding", "")
+    assert led[6] == "about 0 s"  # as many events as four parts like these two have
+    assert journals[0][:3] == ["of this database", "own", "read"]
+    assert page.errors == []
+
+
+async def test_a_projection_shows_its_statements_and_what_became_of_its_ranges(
+    chromium: str, database: Database
+) -> None:
+    await many(database, 1)
+    statement = "\n    SELECT carrier, count(*) AS flights\n    FROM landed\n    GROUP BY carrier\n"
+    async with database.session() as session:
+        await offsets.rescale(session, "p000", 5)
+        noted = [offsets.NotedReadModel("flights", "public.flights", statement)]
+        await offsets.note_read_models(session, 1, 1, noted)
+    there = "document.querySelector('.projection')?.hidden === false"
+    async with opened(chromium, database, there, view="#/projection/p000") as page:
+        shown = await page.text(".statements pre")
+        caption = await page.text(".statements figcaption")
+        await page.value("document.querySelector('.changes summary').focus()")
+        await page.press("Enter")
+        change = await page.until("document.querySelector('.changes tbody td:nth-child(2)')?.innerText")
+
+    assert shown == "SELECT carrier, count(*) AS flights\nFROM landed\nGROUP BY carrier"
+    assert " ".join(caption.split()) == "flights fills public.flights"
+    assert change == "cut into 5 ranges, from 2"
+    assert page.errors == []

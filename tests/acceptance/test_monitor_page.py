@@ -37,7 +37,8 @@ pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH"
 
 NASTY = "<img src=x onerror=alert(1)>"
 CELLS = "document.querySelectorAll('[role=gridcell]').length"
-SHOWN = f"document.readyState === 'complete' && {LIVE} && {CELLS}"
+ARRIVED = "document.querySelector('.projection')?.hidden === false"
+SHOWN = f"document.readyState === 'complete' && {LIVE} && {CELLS} && {ARRIVED}"
 VIEW = "#/projection/p"
 
 
@@ -138,7 +139,7 @@ async def test_page_follows_the_database_without_a_reload(chromium: str, journal
 async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN, view=VIEW) as page:
         stops = await page.value("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length")
-        await page.value("document.querySelector('.toggle').focus()")
+        await page.value("[...document.querySelectorAll('.holds .copy')].at(-1).focus()")
         await page.press("Tab")
         await page.press("ArrowRight", 3)
         await page.press("ArrowDown", 2)
@@ -352,7 +353,7 @@ async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Dat
         opened_page(chromium) as page,
     ):
         await page.open(f"http://anybody:secret@{address}/{VIEW}")
-        await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
+        await page.until(SHOWN)
         await page.click(".toggle")
         await page.until("document.querySelector('.toggle').textContent === 'Resume'")
 

@@ -12,7 +12,7 @@ TABLE = re.compile(rf"\bprojections\.({'|'.join(STORED)})\b(?![.(]\w)")
 """Wherever it stands in a text; before a dot it is a module of the package."""
 OWN = {
     "journal": "captured_tables events imports journals partition_settings partitions schema_versions sources",
-    "offsets": "parked_sources projection_ranges projections source_offsets workers",
+    "offsets": "parked_sources projection_ranges projections range_changes read_models source_offsets workers",
     "projections/subscriptions": "conditions directed_events group_ranges group_retries interests matches "
     "subscription_groups subscription_history subscriptions unanswered unasked",
     "projections/webhooks": "webhook_\\w*",
@@ -24,7 +24,6 @@ OTHERS = {
     "offsets/leases.py": "schema_versions",
     "offsets/verification.py": "sources",
     "projections/auditing/reading.py": "events parked_sources projections sources",
-    "projections/cli/status.py": "projections rebuilds",
     "projections/demo/appender.py": "sources",
     "projections/demo/checking.py": "events",
     "projections/demo/database.py": "events projections rebuilds sources webhook_endpoints",

@@ -145,7 +145,9 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
 
 
 def _projection_values(one: ProjectionLag, by: By) -> dict[str, object]:
-    values = picked(one, "name", "journal", "state", "paused", "backlog", "parked", "handled", lag_seconds="lag")
+    values = picked(
+        one, "name", "journal", "state", "paused", "backlog", "parked", "handled", lag_seconds="lag"
+    )
     values |= type_keys(one.entity_types)
     if by == "slice":
         values["slices"] = [_part_values(part) | {"slice": part.slice} for part in one.slices]

@@ -30,7 +30,7 @@ _KEPT = 32
 class _Seen(NamedTuple):
     at: datetime
     found: ProjectionLag
-    parked: Sequence[offsets.ParkedSource]
+    kept: snapshot_json.Kept
     writers: Sequence[OpenWriter]
 
 
@@ -77,7 +77,7 @@ class Details:
         number = seen.found.projection_id
         holds = held_back(seen.found, seen.writers, seen.at, self._history.rate(number))
         points = (one for one in self._history.points(number) if one.at.timestamp() > after)
-        told = snapshot_json.detail(seen.found, holds, seen.parked, points, seen.at)
+        told = snapshot_json.detail(seen.found, holds, points, seen.at, seen.kept)
         return Response(snapshot_json.encoded(**told), media_type="application/json")
 
     def _look_at(self, name: str) -> Cache[_Seen | None]:
@@ -99,13 +99,16 @@ class Details:
                 return None
             if len(found) > 1:
                 return None
+            number = found[0].projection_id
             parked: Sequence[offsets.ParkedSource] = ()
             if found[0].parked:
                 parked = await offsets.ParkedSources(session).list(name, limit=snapshot_json.LISTED)
+            changes = await offsets.range_changes(session, number)
+            kept = snapshot_json.Kept(parked, changes, await offsets.read_models(session, number))
             at, _ = await time_and_name(session)
             # Of a journal elsewhere they are not to be seen here.
             writers = await open_writers(session) if found[0].journal is None else ()
-            return _Seen(at, found[0], parked, writers)
+            return _Seen(at, found[0], kept, writers)
 
 
 def _failed(status: int, reason: str) -> Response:

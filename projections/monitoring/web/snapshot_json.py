@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import offsets
 from projections.monitoring.holding_back import HeldBack
 from projections.monitoring.lag import ProjectionLag, RangeLag
 from projections.monitoring.overview import Overview, ProjectionLine, Unreached
+from projections.monitoring.under_way import JournalRead, UnfinishedRebuild
 from projections.monitoring.web.history import LagHistory, Point
 
 DEAD_LISTED = 20
@@ -21,8 +22,18 @@ LISTED = 100
 """The most parked sources that the page lists of a projection, and of anything else; the others are counted."""
 _TEXT = 2000
 """Characters of an error that are shown."""
-_TRACE = 1000
+_TRACE = 4000
 """Of a traceback: its end says where and why."""
+_STATEMENT = 20_000
+"""Of a statement of a read model."""
+
+
+class Kept(NamedTuple):
+    """What the database keeps of a projection for people."""
+
+    parked: Sequence[offsets.ParkedSource]
+    changes: Sequence[offsets.RangeChange]
+    read_models: Sequence[offsets.NotedReadModel]
 
 
 def live(seen: Overview, points: LagHistory, every: float, others: Mapping[str, Any]) -> bytes:
@@ -44,6 +55,8 @@ def live(seen: Overview, points: LagHistory, every: float, others: Mapping[str, 
         ],
         workers=[_worker(worker) for worker in seen.workers],
         writers=[shown(writer, "pid application_name age") for writer in seen.writers],
+        rebuilds=[_rebuild(one) for one in seen.rebuilds[:LISTED]],
+        journals=[_journal(one) for one in seen.journals[:LISTED]],
         **others,
     )
 
@@ -81,22 +94,37 @@ def _unreached(found: Unreached) -> dict[str, Any]:
     }
 
 
+def _rebuild(one: UnfinishedRebuild) -> dict[str, Any]:
+    first, last = one.slices
+    names = "name version state started_at parts parts_done events error led remaining"
+    return {"first": first, "last": last, **shown(one, names)}
+
+
+def _journal(one: JournalRead) -> dict[str, Any]:
+    return {
+        **shown(one, "name kind place"),
+        "entity_types": one.entity_types[:LISTED],
+        "readers": one.readers[:LISTED],
+        "readers_total": len(one.readers),
+    }
+
+
 def detail(
     found: ProjectionLag,
     holds: Sequence[HeldBack],
-    parked: Sequence[offsets.ParkedSource],
     points: Iterable[Point],
     at: datetime,
+    kept: Kept,
 ) -> dict[str, Any]:
     """
     What is sent of one projection.
 
     Args:
         found: The projection, with its slices.
-        holds: What holds it back.
-        parked: The sources that wait.
+        holds: The causes that hold it back, the worst first.
         points: Of its lines, those that the page does not have yet.
         at: The database's time.
+        kept: What the database keeps of it for people.
     """
     return {
         "id": found.projection_id,
@@ -113,9 +141,17 @@ def detail(
             "state": _runs(one.state for one in found.slices),
             "parked": _runs(one.parked for one in found.slices),
         },
-        "parked": [_parked(one) for one in parked[:LISTED]],
-        "parked_total": max(len(parked), found.parked),
+        "parked": [_parked(one) for one in kept.parked[:LISTED]],
+        "parked_total": max(len(kept.parked), found.parked),
+        "changes": [
+            shown(one, "changed_at kind ranges ranges_before taken_from taken_by") for one in kept.changes
+        ],
+        "read_models": [_read_model(one) for one in kept.read_models[:LISTED]],
     }
+
+
+def _read_model(one: offsets.NotedReadModel) -> dict[str, Any]:
+    return {**shown(one, "name table"), "text": one.text[:_STATEMENT]}
 
 
 def _hold(one: HeldBack) -> dict[str, Any]:

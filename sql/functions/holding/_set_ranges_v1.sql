@@ -5,13 +5,16 @@ RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    _before integer[];
 BEGIN
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id ORDER BY r.min_slice FOR UPDATE;
-    IF p_min_slices = ARRAY(
+    _before := ARRAY(
         SELECT r.min_slice::integer FROM projections.projection_ranges AS r
         WHERE r.projection_id = p_projection_id ORDER BY r.min_slice
-    ) THEN
+    );
+    IF p_min_slices = _before THEN
         RETURN;
     END IF;
     WITH old AS (
@@ -34,5 +37,8 @@ BEGIN
         CASE WHEN min(c.journal_life) = max(c.journal_life) THEN min(c.journal_life) ELSE split_part(min(c.journal_life), '.', 1) || '.' END
     FROM cut AS c GROUP BY c.min_slice, c.max_slice;
     PERFORM projections._assign_ranges_v1(p_projection_id);
+    PERFORM projections._note_range_change_v1(
+        p_projection_id, 'rescaled', cardinality(p_min_slices), cardinality(_before), NULL, NULL
+    );
 END;
 $$;

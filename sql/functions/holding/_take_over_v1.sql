@@ -16,5 +16,10 @@ BEGIN
     WHERE w.owner <> p_owner AND w.projection_ids && _ids;
     UPDATE projections.projection_ranges AS r SET epoch = r.epoch + 1, owner = NULL, assigned_to = p_owner
     WHERE r.projection_id = ANY(_ids);
+    PERFORM projections._note_range_change_v1(r.projection_id, 'taken by order', r.ranges, NULL, NULL, p_owner)
+    FROM (
+        SELECT r.projection_id, count(*)::integer AS ranges FROM projections.projection_ranges AS r
+        WHERE r.projection_id = ANY(_ids) GROUP BY r.projection_id
+    ) AS r;
 END;
 $$;

@@ -101,6 +101,11 @@ BEGIN
         RETURNING r.projection_id, r.min_slice, f.owner AS taken_from
     )
     SELECT jsonb_object_agg(format('%s/%s', c.projection_id, c.min_slice), c.taken_from) INTO _claimed FROM claimed AS c;
+    PERFORM projections._note_range_change_v1(t.projection_id, 'taken over', t.ranges, NULL, t.taken_from, p_owner)
+    FROM (
+        SELECT split_part(c.key, '/', 1)::integer AS projection_id, c.value AS taken_from, count(*)::integer AS ranges
+        FROM jsonb_each_text(_claimed) AS c WHERE c.value IS NOT NULL GROUP BY 1, 2
+    ) AS t;
 
     RETURN QUERY
     SELECT

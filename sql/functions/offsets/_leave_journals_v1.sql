@@ -59,6 +59,7 @@ BEGIN
         UPDATE projections.projections AS p SET journal = p_journal WHERE p.projection_id = _unnamed[1];
         _unnamed := _unnamed[2:];
     END IF;
+    DELETE FROM projections.range_changes AS c WHERE c.projection_id = ANY (_unnamed);
     DELETE FROM projections.projections AS p WHERE p.projection_id = ANY (_unnamed);
 END;
 $$;

@@ -44,6 +44,7 @@ BEGIN
         (SELECT count(*) FROM projections.rebuilds AS b WHERE b.projection_id = p_projection_id)
     INTO ranges, parked, rebuilds;
     -- Waits for batches in flight, which hold their ranges: what they have stored is seen by the statement after it.
+    DELETE FROM projections.range_changes AS c WHERE c.projection_id = p_projection_id;
     DELETE FROM projections.projections AS p WHERE p.projection_id = p_projection_id;
     DELETE FROM projections.source_offsets AS o WHERE o.projection_id = p_projection_id;
     GET DIAGNOSTICS sources = ROW_COUNT;

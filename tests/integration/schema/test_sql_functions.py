@@ -176,6 +176,8 @@ CALLS = {
     "'rebuilt.delays', 'projections_rebuild_1.delays')",
     "_drop_foreign_keys_v1": "SELECT projections._drop_foreign_keys_v1('projections_rebuild_1.delays')",
     "_cancel_rebuild_v1": "SELECT projections._cancel_rebuild_v1(1)",
+    "_ranges_alike_v1": "SELECT projections._ranges_alike_v1()",
+    "_rebuilds_under_way_v1": "SELECT projections._rebuilds_under_way_v1()",
     "_beat_rebuild_v1": "SELECT projections._beat_rebuild_v1(b.rebuild_id, b.started_at, b.beats) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 2",
     "_swap_rebuild_v1": "SELECT projections._swap_rebuild_v1(2)",
@@ -288,6 +290,8 @@ CALLS = {
     "_known_since_v1": "SELECT projections._known_since_v1(1, '{now}')",
     "_evict_offsets_v1": "SELECT projections._evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, 0, NULL, NULL, now(), 0)",
+    "_note_range_change_v1": "SELECT projections._note_range_change_v1(1, 'rescaled', 2, 1, NULL, NULL)",
+    "_note_read_models_v1": "SELECT projections._note_read_models_v1(1, 1, '{t}', '{t}', '{SELECT}')",
     "_take_over_v1": "SELECT projections._take_over_v1('worker', '{1}', '{1}')",
     "leave_v1": "SELECT projections.leave_v1('worker')",
     "_set_offset_v1": "SELECT projections._set_offset_v1(1, now())",

@@ -3,6 +3,7 @@
 import { $, beside } from "./actions.js";
 import { Groups } from "./groups.js";
 import { Overview } from "./overview.js";
+import { showJournals, showRebuilds } from "./journals.js";
 import { nameOwners } from "./owners.js";
 import { clock, compact, duration, mark, number, pairs, say } from "./page.js";
 import { ProjectionPage } from "./projection.js";
@@ -81,6 +82,8 @@ function show() {
   groups.show(shown);
   webhooks.show(shown);
   showWorkers(shown);
+  showJournals(shown);
+  showRebuilds(shown);
   projection.follow();
 }
 
@@ -119,6 +122,8 @@ function showTabs(seen) {
   const troubles = projections.filter((found) => found.trouble).length;
   const counts = {
     overview: [projections.length, troubles],
+    rebuilds: [seen.rebuilds.length, seen.rebuilds.filter((one) => !one.led || one.error).length],
+    journals: [seen.journals.length, new Set(projections.filter((found) => found.state === "unreachable").map((found) => found.journal)).size],
     groups: [known.length, known.filter((found) => found.dead_total || found.state === "unread").length + setApart],
     webhooks: [sent ? sent.active + sent.paused + sent.disabled : 0, (sent?.failing ?? 0) + (sent?.disabled ?? 0)],
     workers: [workers.filter((worker) => worker.alive).length, openLong(seen.writers).length],

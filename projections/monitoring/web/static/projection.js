@@ -72,6 +72,7 @@ class Card {
     this.find(".toggle").addEventListener("click", () => this.toggle());
     this.find(".rescale").addEventListener("submit", (event) => this.rescale(event));
     this.find(".ranges").addEventListener("toggle", () => this.showRanges());
+    this.find(".changes").addEventListener("toggle", () => this.found && this.showChanges());
   }
 
   find(selector) {
@@ -93,7 +94,31 @@ class Card {
     this.lag.show(this.points.map(([time, lag]) => [time, lag]), at);
     this.rate.show(this.rates(), at);
     this.parked.show(found, at);
+    this.showStatements();
+    this.showChanges();
     this.showRanges();
+  }
+
+  showStatements() {
+    const { read_models: models } = this.found;
+    this.find(".statements").hidden = !models.length;
+    keep(this.find(".statements div"), models, (one) => one.name, makeStatement, (item, one) => {
+      say(item.children[0].children[0], one.name);
+      say(item.children[0].children[1], `fills ${one.table}`);
+      say(item.children[1], dedented(one.text));
+    });
+  }
+
+  /** How often its slices were cut again, and which ranges were taken over from whom. */
+  showChanges() {
+    const { changes } = this.found;
+    const list = this.find(".changes");
+    list.hidden = !changes.length;
+    say(list.querySelector("summary"), changes.length === 1 ? "1 change of ranges" : `${number(changes.length)} changes of ranges`);
+    if (!list.open) return;
+    keep(list.querySelector("tbody"), changes, (one) => `${one.changed_at} ${one.kind} ${one.taken_from}`, () => make("tr"), (line, one) => {
+      row(line, [["When", ago(one.changed_at, this.at)], ["What became of its ranges", whatBecame(one)]]);
+    });
   }
 
   rates() {
@@ -183,4 +208,23 @@ function makeHold() {
   item.command = command();
   item.append(item.text, item.command);
   return item;
+}
+
+function makeStatement() {
+  return make("figure", { class: "statement" }, make("figcaption", {}, make("code"), make("span", { class: "quiet" })), make("pre", { tabindex: 0 }));
+}
+
+/** A statement without the margin that it has in its class. */
+function dedented(text) {
+  const lines = text.replace(/^\s*\n|\s+$/g, "").split("\n");
+  const margins = lines.filter((line) => line.trim()).map((line) => line.match(/^ */)[0].length);
+  const margin = Math.min(...(margins.length > 1 && margins[0] === 0 ? margins.slice(1) : margins), 200);
+  return lines.map((line, index) => (index || margins[0] ? line.slice(Math.min(margin, line.match(/^ */)[0].length)) : line)).join("\n");
+}
+
+function whatBecame({ kind, ranges, ranges_before: before, taken_from: from, taken_by: by }) {
+  const some = ranges === 1 ? "1 range" : `${number(ranges)} ranges`;
+  if (kind === "rescaled") return `cut into ${some}, from ${number(before)}`;
+  if (kind === "taken by order") return `${some} taken by ${by}, by order (--take-over)`;
+  return `${some} taken over by ${by} from ${from}, whose lease had ended`;
 }

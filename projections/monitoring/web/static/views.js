@@ -3,7 +3,7 @@
 import { $ } from "./actions.js";
 import { mark } from "./page.js";
 
-export const VIEWS = ["overview", "projection", "groups", "webhooks", "workers"];
+export const VIEWS = ["overview", "projection", "rebuilds", "journals", "groups", "webhooks", "workers"];
 
 /** The address of a projection's page. */
 export const addressOf = (name) => `#/projection/${encodeURIComponent(name)}`;
