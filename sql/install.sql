@@ -119,7 +119,6 @@
 \ir functions/offsets/_save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
 \ir functions/offsets/_save_page_v1.sql
-\ir functions/offsets/_save_page_v1.sql
 \ir functions/offsets/_handled_v1.sql
 \ir functions/offsets/_note_reactions_v1.sql
 \ir functions/offsets/_lock_inline_v1.sql
