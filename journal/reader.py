@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from journal.backtracking import END_OF_TIME
 from journal.database import Database, Row, Session
 from journal.entity_types import EntityTypes
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
@@ -274,12 +275,17 @@ class SliceReader:
         """
         When the event before each (source_id, seq_nr) was written, if that was between two times.
 
+        Another system may stamp an event with the start of a transaction that began before the event before it was
+        written: there the predecessor may be the later one, and any time is looked for.
+
         Args:
             session: A session on the database of the log.
             keys: The events.
             since: Nothing is said of what was written earlier, as of what was deleted.
             until: When the newest of the events was written.
         """
+        if self.queries is not JOURNAL:
+            until = END_OF_TIME
         source_ids, seq_nrs = [k[0] for k in keys], [k[1] for k in keys]
         rows = await session.fetch(self.queries.predecessors, source_ids, seq_nrs, since, until)
         return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}

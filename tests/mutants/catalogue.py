@@ -11,6 +11,8 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     matching,
     reading,
     running,
+    running_elsewhere,
+    running_inline,
     storing,
     webhooks,
 )

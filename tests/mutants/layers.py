@@ -44,10 +44,12 @@ class Simulation:
     Args:
         seeds: Within how many runs it must be found.
         first: The first of them.
+        arrangement: Where things are in these; None: each draws it.
     """
 
     seeds: int = 1000
     first: int = 0
+    arrangement: str | None = None
 
     @property
     def name(self) -> str:
@@ -55,6 +57,7 @@ class Simulation:
 
     def find(self, mutant: Mutant, server: str) -> str | None:
         asked = ["--seeds", str(self.seeds), "--first", str(self.first), "--processes", "1"]
+        asked += ["--arrangement", self.arrangement] if self.arrangement else []
         done = run("-m", "tests.simulation", *asked, "--mutant", mutant.name, "--stop", "--json")
         if done.returncode not in {0, 1}:
             raise Broken(done.stderr[-2000:])

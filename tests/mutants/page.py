@@ -44,7 +44,8 @@ def _code(one: Mutant) -> str:
 
 def _layer(layer: Layer) -> str:
     if isinstance(layer, Simulation):
-        return f"{layer.name} (within {layer.seeds} seeds)"
+        where = f" of `{layer.arrangement}`" if layer.arrangement else ""
+        return f"{layer.name} (within {layer.seeds} seeds{where})"
     return layer.name
 
 

@@ -26,6 +26,7 @@ PREPARED = Pytest("tests/models/test_explorer.py::test_the_machine_and_its_model
     "journal/backtracking.py: WriterLockBacktracking.polled",
     HISTORIES,
     EXPLORER,
+    Simulation(),
 )
 def _windows_for_known_holders() -> AbstractContextManager[Any]:
     right = WriterLockBacktracking.polled
@@ -143,6 +144,7 @@ def _never_looks_back() -> AbstractContextManager[Any]:
     "an import of history counts without being read",
     "journal/backtracking.py: WriterLockBacktracking.polled",
     HISTORIES,
+    Simulation(200),
 )
 def _overlooks_imports() -> AbstractContextManager[Any]:
     right = WriterLockBacktracking.polled

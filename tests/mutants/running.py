@@ -5,6 +5,7 @@ their models in it, as a change of the function would.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -147,6 +148,23 @@ def _no_silence() -> AbstractContextManager[Any]:
         await right(self, mark, idle if mark else None)
 
     return method(BaseSession, "begin", begin)
+
+
+@mutant(
+    "locks-end-before-the-commit",
+    "the lock of an append ends before its commit is visible, as if PostgreSQL were another",
+    "tests/simulation/postgres/backend.py: Backend._commit",
+    Simulation(),
+)
+def _unlocks_first() -> AbstractContextManager[Any]:
+    async def commit(self: Backend) -> None:
+        transaction, self._committing = self.transaction, True
+        self.server.end(transaction)
+        await asyncio.sleep(0.02 * self.server.choices.random())
+        self.server.make_visible(transaction)
+        self._ended()
+
+    return method(Backend, "_commit", commit)
 
 
 def _without_count() -> Any:

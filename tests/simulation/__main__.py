@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from multiprocessing import get_context
 
 from tests.mutants.catalogue import MUTANTS
-from tests.simulation.plan import plan_of
+from tests.simulation.plan import ARRANGEMENTS, plan_of
 from tests.simulation.report import Report, run_seeds
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import simulate
@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace) -> Report:
     # With one order of sets for all: it is part of what a seed stands for.
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         runs = [
-            pool.submit(run_seeds, *chunk, options.mutant, stop=options.stop)
+            pool.submit(run_seeds, *chunk, options.mutant, options.arrangement, stop=options.stop)
             for chunk in _chunks(options.first, options.seeds)
         ]
         for run in runs:
@@ -60,6 +60,12 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--mutant", choices=MUTANTS, metavar="NAME", help="with a seeded bug (python -m tests.mutants --list)"
     )
+    parser.add_argument(
+        "--arrangement",
+        choices=ARRANGEMENTS,
+        metavar="NAME",
+        help="where things are: " + ", ".join(ARRANGEMENTS),
+    )
     parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="default: one for each processor"
@@ -72,16 +78,17 @@ def _show(report: Report) -> None:
         f"{report.seeds} runs, {report.events} steps, {report.committed} events committed in "
         f"{report.seconds:.0f} s of virtual time, {report.faults.total()} faults"
     )
+    print("  " + ", ".join(f"{name} {number}" for name, number in sorted(report.arrangements.items())))
     for kind, number in sorted(report.faults.items()):
         hit = [f"{step} {count}" for (one, step), count in report.hit.most_common() if one == kind]
         print(f"  {kind}: {number}, as a worker did {', '.join(hit)}")
     for failed in report.failed:
-        print(f"FAILED: seed {failed['seed']}: {failed['reason']}")
+        print(f"FAILED: seed {failed['seed']}, {failed['arrangement']}: {failed['reason']}")
 
 
-def _show_shrunk(seed: int, mutant: str | None) -> None:
+def _show_shrunk(seed: int, arrangement: str, mutant: str | None) -> None:
     with MUTANTS[mutant].seeded() if mutant else nullcontext():
-        outcome = shrunk(simulate(plan_of(seed)))
+        outcome = shrunk(simulate(plan_of(seed, arrangement)))
     print(
         f"\nThe shortest plan that fails as seed {seed}:\n{outcome.plan}\nfails: {outcome.failure}\nIts last steps:"
     )
@@ -93,7 +100,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = _arguments(given)
     if options.trace:
         with MUTANTS[options.mutant].seeded() if options.mutant else nullcontext():
-            outcome = simulate(plan_of(options.first), trace=True)
+            outcome = simulate(plan_of(options.first, options.arrangement), trace=True)
         print("\n".join([str(outcome.plan), *outcome.trace, f"failure: {outcome.failure}"]))
         return int(outcome.failure is not None)
     report = _run(options)
@@ -102,7 +109,7 @@ def main(given: Sequence[str] | None = None) -> int:
     else:
         _show(report)
         for failed in report.failed[:_SHRUNK]:
-            _show_shrunk(failed["seed"], options.mutant)
+            _show_shrunk(failed["seed"], failed["arrangement"], options.mutant)
     return int(bool(report.failed))
 
 

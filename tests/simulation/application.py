@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
-from journal import (
-    DatabaseError,
-    Event,
-    EventEnvelope,
-    InvalidEvent,
-    OwnedSession,
-    ProjectionsError,
-    Session,
-    append,
-)
+from journal import EventEnvelope, HistoricEvent, ProjectionsError, Session, import_events
 from projections import Recovery, handles, projection
 from tests.simulation.driver import SimulatedDatabase
+from tests.simulation.history import Event
 from tests.simulation.plan import Plan, Write
 from tests.simulation.postgres.backend import Backend
 from tests.simulation.postgres.statements import Touched, statement
 
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
 ENTITY_TYPE = "thing"
 NAME = "simulated"
-_HANDLED = "INSERT INTO handled (source_id, seq_nr) VALUES ($1, $2)"
+_HANDLED = "INSERT INTO handled (source_id, seq_nr, event_id) VALUES ($1, $2, $3)"
 
 
 class Happened(BaseModel):
@@ -38,10 +36,12 @@ class Poison(Exception):
 
 
 @statement(_HANDLED)
-async def handled(db: Backend, source_id: str, seq_nr: int) -> Touched:
+async def handled(db: Backend, source_id: str, seq_nr: int, event_id: UUID) -> Touched:
     """A table without any key: whatever is handled twice is there twice."""
     number = db.server.next_of("handled")
-    await db.insert("handled", {"number": number, "source_id": source_id, "seq_nr": seq_nr})
+    await db.insert(
+        "handled", {"number": number, "source_id": source_id, "seq_nr": seq_nr, "event_id": event_id}
+    )
     return Touched(1)
 
 
@@ -68,34 +68,63 @@ def simulated(plan: Plan, is_healed: Callable[[], bool]) -> type[Any]:
             if failed[key] < plan.poison.get(key, 0) and not is_healed():
                 failed[key] += 1
                 raise Poison(f"event {envelope.seq_nr} of {envelope.source_id}")
-            await session.execute(_HANDLED, *key)
+            await session.execute(_HANDLED, *key, envelope.event_id)
 
     return Simulated
 
 
-async def write(
-    database: SimulatedDatabase, one: Write, gid: str, pause: Callable[[float], Any]
-) -> list[tuple[str, int]]:
+async def load_history(world: World, database: SimulatedDatabase, one: Write) -> list[Event]:
+    """
+    Import events, a millisecond after each other.
+
+    Args:
+        world: Where it is done.
+        database: Of the journal.
+        one: What, and how old.
+
+    Returns:
+        Events that were certainly committed.
+    """
+    first = world.places.journal.clock() - timedelta(seconds=one.holds + 1)
+    ids = Random(f"{one.sources[0]} {world.plan.seed}")
+    history = [
+        HistoricEvent(
+            source, Happened(), ENTITY_TYPE, seq_nr=number, db_timestamp=first + number * timedelta(milliseconds=1),
+            event_id=UUID(int=ids.getrandbits(128)),
+        )
+        for number, source in enumerate(one.sources, 1)
+    ]  # fmt: skip
+    try:
+        await import_events(database, history)
+    except (ProjectionsError, TimeoutError, OSError):
+        return []
+    return [Event(event.source_id, event.seq_nr, event.event_id) for event in history]
+
+
+async def write(world: World, database: SimulatedDatabase, one: Write, gid: str) -> list[Event]:
     """
     Append events in a transaction of their own.
 
     Args:
-        database: Where.
+        world: Where it is done.
+        database: Of the journal.
         one: What, and how the transaction ends.
         gid: Its name where it is prepared.
-        pause: Waits for seconds.
 
     Returns:
-        Events by source and number that were certainly committed.
+        Events that were certainly committed.
     """
     half = (len(one.sources) + 1) // 2 if one.two_steps else len(one.sources)
+    append = world.places.append
     try:
         async with database.session() as session:
             await session.begin()
             try:
-                appended = await _append(session, one.sources[:half])
-                await pause(one.holds)
-                appended += await _append(session, one.sources[half:])
+                if one.after_poll:
+                    await world.polled()
+                appended = await append(session, one.sources[:half])
+                await world.pause(one.holds)
+                appended += await append(session, one.sources[half:])
                 if one.ends == "prepare":
                     await session.connection.call(f"PREPARE TRANSACTION '{gid}'")
                     return []
@@ -111,11 +140,3 @@ async def write(
             return appended
     except (ProjectionsError, TimeoutError, OSError):
         return []  # as far as the application knows: a commit whose answer was lost may stand
-
-
-async def _append(session: OwnedSession, sources: tuple[str, ...]) -> list[tuple[str, int]]:
-    events = [Event(source, Happened(), ENTITY_TYPE) for source in sources]
-    return [(one.source_id, one.seq_nr) for one in await append(session, events)]
-
-
-__all__ = ["ENTITY_TYPE", "NAME", "DatabaseError", "InvalidEvent", "simulated", "write"]

@@ -7,6 +7,7 @@ of an event. What two servers cannot have in common (times, ids) is replaced in 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -34,18 +35,12 @@ _RELATIVE = {
     "newest_events",
     "evicted_before",
     "handled_until",
+    "imported_from",
 }
 _TIMES_OF_NOW = {
     "polled_at", "started_at", "claimed_at", "handled_at", "lease_until", "restarts_at", "now", "parked_at",
 }  # fmt: skip
-_OF_ONE_SERVER = {"event_id", "wal_position", "system_identifier"}
-
-
-_LOCKS_NOTHING = {
-    "begin", "commit", "rollback", "poll", "read keys", "read heads", "read events", "load", "predecessors",
-    "read source", "latest", "went back", "read offsets", "find", "ranges", "parked", "evicted before", "reads",
-    "types",
-}  # fmt: skip
+_OF_ONE_SERVER = {"event_id", "wal_position", "system_identifier", "place"}
 
 
 class Call(NamedTuple):
@@ -55,11 +50,15 @@ class Call(NamedTuple):
     sql: str
     args: Sequence[Any] = ()
     remember: Callable[[list[Row]], None] = lambda _: None
+    may_wait: bool = True
+    """Whether it takes locks."""
+    alone: bool = False
+    """Made only while no transaction is open: who waits for it, and when, is not said."""
 
-    @property
-    def may_wait(self) -> bool:
-        """Whether it takes locks."""
-        return self.name not in _LOCKS_NOTHING
+
+def look(name: str, sql: str, args: Sequence[Any] = ()) -> Call:
+    """A statement that takes no locks."""
+    return Call(name, sql, args, may_wait=False)
 
 
 class Facts:
@@ -67,8 +66,13 @@ class Facts:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int, datetime]] = []
+        self.outbox: list[tuple[str, int, datetime]] = []
+        """Events of another system's table."""
+        self.imported: dict[str, int] = defaultdict(int)
+        """Of sources that are only imported, about where they stand."""
         self.claims: list[Row] = []
-        self.projections: dict[str, int] = {}
+        self.projections: dict[tuple[str, str | None], int] = {}
+        """By name, and the journal that is elsewhere."""
         self.prepared: list[str] = []
         self._gids = f"{uuid4().hex}_"  # a server has one space of names for all its databases
         self.beats: dict[str, int] = dict.fromkeys(OWNERS, 0)
@@ -88,7 +92,7 @@ class Facts:
     def _held(self, owner: str) -> Callable[[list[Row]], None]:
         def remember(rows: list[Row]) -> None:
             self.beats[owner] += 1
-            for row in rows:
+            for row in sorted(rows, key=lambda row: row["projection_id"]):
                 columns = [row[name] or [] for name in ("min_slices", "epochs", "horizons", "commits")]
                 for held in sorted(zip(*columns, strict=True)):
                     names = ("min_slice", "epoch", "horizon", "commits")
@@ -105,43 +109,44 @@ class Facts:
 
         return remember
 
-    def _registered(self, name: str) -> Callable[[list[Row]], None]:
+    def _registered(self, *part: Any) -> Callable[[list[Row]], None]:
         def remember(rows: list[Row]) -> None:
-            (self.projections[name],) = rows[0].values()
+            (number,) = rows[0].values()
+            self.projections = {one: n for one, n in self.projections.items() if n != number}
+            self.projections[part] = number  # type: ignore[index]
 
         return remember
 
     # Choosing
 
-    def _event(self, n: int) -> tuple[str, int, datetime]:
+    def event(self, n: int) -> tuple[str, int, datetime]:
+        """One that was appended."""
         return self.events[n % len(self.events)] if self.events else ("s0", 1, BEGINNING)
 
     def _time(self, n: int) -> datetime:
-        return self._event(n)[2] if n % 3 else BEGINNING
+        return self.event(n)[2] if n % 3 else BEGINNING
 
-    def _claim(self, n: int) -> Row:
+    def claim(self, n: int) -> Row:
+        """A range that was held."""
         if not self.claims:
             return {"number": 1, "min_slice": 0, "owner": "a", "epoch": 1, "horizon": BEGINNING, "commits": 0}
         return self.claims[-1 - n % min(len(self.claims), 4)]
 
-    def _number(self, n: int) -> int:
-        return self.projections.get(NAMES[n % 2], 1)
+    def number(self, n: int) -> int:
+        """Of a projection."""
+        known = list(self.projections.values())
+        return known[n % len(known)] if known else 1
 
     # Calls
 
-    def call(self, code: int, a: int, b: int) -> Call:
-        """The call that numbers stand for; ``a`` and ``b`` choose its arguments."""
-        made: Call = _CALLS[code % len(_CALLS)](self, a, b)
-        return made
-
     def begin(self, _a: int, _b: int) -> Call:
-        return Call("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
+        return look("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
 
     def commit(self, _a: int, _b: int) -> Call:
-        return Call("commit", "COMMIT")
+        return look("commit", "COMMIT")
 
     def roll_back(self, _a: int, _b: int) -> Call:
-        return Call("rollback", "ROLLBACK")
+        return look("rollback", "ROLLBACK")
 
     def prepare(self, _a: int, _b: int) -> Call:
         gid = f"{self._gids}{len(self.prepared)}"
@@ -163,51 +168,53 @@ class Facts:
         return Call("append", _APPEND, args, self._appended(sources))
 
     def poll(self, a: int, b: int) -> Call:
-        return Call(
+        return look(
             "poll", JOURNAL.poll, (0, [TYPE, None][: 1 + b % 2], [self._time(a), self._time(b)][: 1 + b % 2])
         )
 
     def read(self, a: int, b: int) -> Call:
-        source, seq_nr, at = self._event(a)
+        source, seq_nr, at = self.event(a)
         after = (at, slice_of(source), source, seq_nr) if a % 2 else (self._time(a), -1, "", 0)
         slices = [(0, 1023), (0, 511), (512, 1023)][b % 3]
         until = END_OF_TIME if b % 4 else self._time(b)
         place = ([TYPE], *slices, *after, until, 1 + b % 5)
         if a % 3 == 0:
-            return Call("read keys", JOURNAL.keys, place)
+            return look("read keys", JOURNAL.keys, place)
         if a % 3 == 1:
-            return Call("read heads", JOURNAL.heads, place)
-        return Call("read events", JOURNAL.events, (*place, [600, 1100, 2**23][b % 3]))
+            return look("read heads", JOURNAL.heads, place)
+        return look("read events", JOURNAL.events, (*place, [600, 1100, 2**23][b % 3]))
 
     def load(self, a: int, b: int) -> Call:
-        events = sorted({self._event(n) for n in (a, b, a + b)}, key=lambda e: e[2])
+        events = sorted({self.event(n) for n in (a, b, a + b)}, key=lambda e: e[2])
         columns = [list(column) for column in zip(*events, strict=True)]
-        return Call("load", JOURNAL.load, (*columns, [600, 2**23][b % 2]))
+        return look("load", JOURNAL.load, (*columns, [600, 2**23][b % 2]))
 
     def predecessors(self, a: int, b: int) -> Call:
-        (one, n, _), (other, m, _) = self._event(a), self._event(b)
-        return Call(
+        (one, n, _), (other, m, _) = self.event(a), self.event(b)
+        return look(
             "predecessors", JOURNAL.predecessors, ([one, other], [n, m + 1], self._time(a), END_OF_TIME)
         )
 
     def read_source(self, a: int, b: int) -> Call:
         args = (SOURCES[a % 4], 1 + a % 3, 1 + b % 6, b % 2 == 0, 1 + a % 4, [600, 1100, 2**23][b % 3])
-        return Call("read source", JOURNAL.source, args)
+        return look("read source", JOURNAL.source, args)
 
     def latest(self, a: int, _b: int) -> Call:
-        return Call("latest", JOURNAL.latest, (SOURCES[a % 4],))
+        return look("latest", JOURNAL.latest, (SOURCES[a % 4],))
 
     def register(self, a: int, b: int) -> Call:
-        name = NAMES[a % 2]
+        name, journal = NAMES[a % 2], [None, None, "shop"][(a + b) % 3]
         cut = [[0], [0, 512], [0, 300, 700]][b % 3]
         types = [TYPE] if a % 5 else [TYPE, "other"]
-        return Call("register", store._REGISTER, (name, types, cut, 1, None, None), self._registered(name))
+        journals = [None, "shop"] if b % 2 else None
+        args = (name, types, cut, 1, journal, journals)
+        return Call("register", store._REGISTER, args, self._registered(name, journal))
 
     def beat(self, a: int, b: int) -> Call:
         owner = OWNERS[a % 2]
-        answered, known = self.beats[owner] if a % 5 else 0, sorted(self.projections.items())
+        answered, known = self.beats[owner] if a % 5 else 0, list(self.projections.items())
         lease = [_HOUR, _HOUR, _NEVER_AGAIN][b % 3]
-        numbers, names = [number for _, number in known], [name for name, _ in known]
+        numbers, names = [number for _, number in known], [name for (name, _), _ in known]
         args = (
             owner, "host", 1, lease, numbers, names, [1] * len(known), b % 7 == 0, answered, self.beats[owner] + 1,
             [f'{{"{TYPE}"}}'] * len(known),
@@ -218,10 +225,10 @@ class Facts:
         return Call("leave", leases._LEAVE, (OWNERS[a % 2],))
 
     def take_over(self, a: int, b: int) -> Call:
-        return Call("take over", leases._TAKE_OVER, (OWNERS[a % 2], [self._number(b)], [1]))
+        return Call("take over", leases._TAKE_OVER, (OWNERS[a % 2], [self.number(b)], [1]))
 
     def claim_again(self, a: int, _b: int) -> Call:
-        claim = self._claim(a)
+        claim = self.claim(a)
         place = claim["number"], claim["min_slice"], claim["owner"]
         return Call("claim again", store._CLAIM, place, self._claimed(*place))
 
@@ -229,7 +236,7 @@ class Facts:
         return (self.beats[claim["owner"]] if b % 4 else 0, None, None)
 
     def release(self, a: int, b: int) -> Call:
-        c = self._claim(a)
+        c = self.claim(a)
         args = (
             c["number"],
             c["min_slice"],
@@ -243,8 +250,8 @@ class Facts:
         return Call("release", store._RELEASE, args, lambda _: c.update(commits=c["commits"] + 1))
 
     def save(self, a: int, b: int) -> Call:
-        c = self._claim(a)
-        events = {source: (seq_nr, at) for source, seq_nr, at in (self._event(n) for n in (a, b))}
+        c = self.claim(a)
+        events = {source: (seq_nr, at) for source, seq_nr, at in (self.event(n) for n in (a, b))}
         known = sorted(events)[: b % 3]
         order = known + sorted(events.keys() - known)
         args = (
@@ -256,25 +263,25 @@ class Facts:
         return Call("save offsets", store._SAVE, args, lambda _: c.update(commits=c["commits"] + 1))
 
     def save_horizons(self, a: int, b: int) -> Call:
-        c = self._claim(a)
+        c = self.claim(a)
         place = (c["number"], [c["min_slice"]], [c["epoch"]], c["owner"], [c["commits"]])
         return Call(
             "save horizons", horizons._SAVE_HORIZONS, (*place, *self._life(c, b), [self._time(b)], [0])
         )
 
     def went_back(self, a: int, b: int) -> Call:
-        c = self._claim(a)
-        return Call("went back", horizons._WENT_BACK, (c["number"], [c["min_slice"]], [c["epoch"] + b % 2]))
+        c = self.claim(a)
+        return look("went back", horizons._WENT_BACK, (c["number"], [c["min_slice"]], [c["epoch"] + b % 2]))
 
     def fail(self, a: int, b: int) -> Call:
-        c = self._claim(a)
+        c = self.claim(a)
         return Call("fail", store._FAIL, (c["number"], c["min_slice"], c["epoch"], b, "why", _HOUR))
 
     def read_offsets(self, a: int, _b: int) -> Call:
-        return Call("read offsets", store._READ, (self._number(a), list(SOURCES)))
+        return look("read offsets", store._READ, (self.number(a), list(SOURCES)))
 
     def park(self, a: int, b: int) -> Call:
-        source, number = SOURCES[b % 4], self._number(a)
+        source, number = SOURCES[b % 4], self.number(a)
         if number not in self.projections.values():
             return self.latest(a, b)
         return Call(
@@ -282,39 +289,43 @@ class Facts:
         )
 
     def unpark(self, a: int, b: int) -> Call:
-        number, source = self._number(a), SOURCES[b % 4]
+        number, source = self.number(a), SOURCES[b % 4]
         if a % 3 == 0:
             return Call("advance", store._ADVANCE_PARKED, (number, source, 1 + b % 3, 2 + b % 3))
         if a % 3 == 1:
             return Call("decide", parked._DECIDE, ([number], source if b % 2 else None, None, "retry"))
         return Call("unpark", store._UNPARK, (number, source))
 
-    def look(self, a: int, b: int) -> Call:
-        number = self._number(a)
+    def ask(self, a: int, b: int) -> Call:
+        number = self.number(a)
         return [
-            Call("find", management._FIND, (None if b % 2 else list(NAMES),)),
-            Call("ranges", leases._RANGES, ([number],)),
-            Call("parked", store._PARKED, (number, 0, 1023)),
-            Call("evicted before", store._EVICTED_BEFORE, (number,)),
-            Call("reads", store._READS, (number,)),
-            Call("types", JOURNAL.types),
+            look("find", management._FIND, (None if b % 2 else list(NAMES),)),
+            look("ranges", leases._RANGES, ([number],)),
+            look("parked", store._PARKED, (number, 0, 1023)),
+            look("evicted before", store._EVICTED_BEFORE, (number,)),
+            look("reads", store._READS, (number,)),
+            look("types", JOURNAL.types),
         ][(a + b) % 6]
 
     def evict(self, a: int, _b: int) -> Call:
-        if self._number(a) not in self.projections.values():
+        if self.number(a) not in self.projections.values():
             return self.latest(a, 0)
-        return Call("evict", store._EVICT, (self._number(a), timedelta(0), ""))
+        return Call("evict", store._EVICT, (self.number(a), timedelta(0), ""))
 
     def cut(self, a: int, b: int) -> Call:
-        if self._number(a) not in self.projections.values():
+        if self.number(a) not in self.projections.values():
             return self.latest(a, b)
         cuts = [[0], [0, 512], [0, 256, 512, 768], [0, 100], [0, 5, 9, 700, 900]]
-        return Call("cut", management._SET_RANGES, (self._number(a), cuts[b % 5]))
+        return Call("cut", management._SET_RANGES, (self.number(a), cuts[b % 5]))
 
     def pause(self, a: int, b: int) -> Call:
-        return Call("pause", management._SET_PAUSED, ([self._number(a)], b % 2 == 0))
+        return Call("pause", management._SET_PAUSED, ([self.number(a)], b % 2 == 0))
 
     # What is compared
+
+    def name_time(self, at: datetime, name: str) -> None:
+        """Call a time what both servers call it."""
+        self._names[at] = name
 
     def plain(self, name: str, rows: list[Row]) -> list[Any]:
         """An answer without what no other server can have told."""
@@ -339,18 +350,18 @@ class Facts:
             return "a time"
         if column == "holders":
             return sorted("p" if holder.startswith("p") else "" for holder in value)
+        if column == "holder_starts":
+            return sorted(start is not None for start in value)
         if column in _RELATIVE and isinstance(value, list):
             return [self._plain(column, one) for one in value]
         return self._names.get(value, "another time") if isinstance(value, datetime) else value
 
 
-_CALLS: list[Callable[[Facts, int, int], Call]] = [
+CALLS: list[Callable[[Facts, int, int], Call]] = [
     Facts.begin, Facts.begin, Facts.begin, Facts.commit, Facts.commit, Facts.commit, Facts.roll_back, Facts.prepare,
     Facts.end_prepared, Facts.append, Facts.append, Facts.append, Facts.append, Facts.poll, Facts.poll, Facts.read,
     Facts.read, Facts.load, Facts.predecessors, Facts.read_source, Facts.latest, Facts.register, Facts.register,
     Facts.beat, Facts.beat, Facts.beat, Facts.beat, Facts.leave, Facts.take_over, Facts.claim_again, Facts.release,
     Facts.save, Facts.save, Facts.save, Facts.save_horizons, Facts.save_horizons, Facts.went_back, Facts.fail,
-    Facts.read_offsets, Facts.park, Facts.unpark, Facts.look, Facts.evict, Facts.cut, Facts.pause,
+    Facts.read_offsets, Facts.park, Facts.unpark, Facts.ask, Facts.evict, Facts.cut, Facts.pause,
 ]  # fmt: skip
-CODES = len(_CALLS)
-CODE_OF = {call.__name__: code for code, call in enumerate(_CALLS)}

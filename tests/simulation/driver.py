@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from journal import ConnectionSettings
 from journal.database.base import BaseDatabase, BaseSession
@@ -15,6 +15,7 @@ from journal.errors import ReadOnlyDatabase
 from tests.simulation.network import Link, Network
 from tests.simulation.postgres.backend import Answer
 from tests.simulation.postgres.errors import ServerError
+from tests.simulation.postgres.server import Server
 
 _ERRORS = (ServerError, OSError, TimeoutError)
 
@@ -60,8 +61,8 @@ class SimulatedSession(BaseSession):
 
     async def copy_rows(
         self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> NoReturn:
-        raise NotImplementedError("COPY is not simulated")
+    ) -> None:
+        await self._call(f"COPY {'.'.join(table)} FROM STDIN", [rows])
 
 
 class SimulatedDatabase(BaseDatabase):
@@ -69,15 +70,17 @@ class SimulatedDatabase(BaseDatabase):
     A pool of links of the current host.
 
     Args:
-        network: Where they come from.
+        network: Carries them.
+        server: What they lead to.
         settings: The size of the pool, and how long to wait.
     """
 
     errors = _ERRORS
 
-    def __init__(self, network: Network, settings: ConnectionSettings) -> None:
+    def __init__(self, network: Network, server: Server, settings: ConnectionSettings) -> None:
         super().__init__(None, "postgresql://simulation", settings, pooled=False)
         self._network = network
+        self._server = server
         self._places = asyncio.Semaphore(settings.max_connections)
         self._idle: list[tuple[Link, int]] = []
         self._renewals = 0
@@ -128,10 +131,10 @@ class SimulatedDatabase(BaseDatabase):
             if not link.lost and renewals == self._renewals:
                 return link, renewals
             link.close()
-        return await self._network.connect(), self._renewals
+        return await self._network.connect(self._server), self._renewals
 
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
-        link = await self._network.connect()
+        link = await self._network.connect(self._server)
         try:
             await link.listen(channel, heard)
         finally:

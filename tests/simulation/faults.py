@@ -21,6 +21,8 @@ _REFUSALS = {
     "deadlock": ("40P01", "deadlock detected"),
     "cancelled": ("57014", "canceling statement due to user request"),
 }
+_LIVE = 0.4
+"""The share of switches that make a projection live."""
 _MOST_LOST = 12
 """Commits that a fail-over loses."""
 _LARGEST_STEP = 0.5
@@ -55,7 +57,7 @@ class Faults:
 
     def watch(self, link: Link, step: str, moment: str) -> ServerError | bool:
         """Do what is to happen as a worker does a step: what it is refused with, or whether its message is lost."""
-        worker = self._world.worker_of(link.client)
+        worker = self._world.workers.place_of(link.client)
         for fault in self._at_steps if worker is not None else ():
             if (fault.step, fault.moment) != (step, moment) or fault.worker != worker:
                 continue
@@ -87,41 +89,44 @@ class Faults:
         if self._world.faults_are_over:
             return
         self.done[fault.kind] += 1
-        for step in self._world.steps_of(fault.worker) or ["nothing"]:
+        for step in self._world.workers.steps_of(fault.worker) or ["nothing"]:
             self.hit[fault.kind, step] += 1
         self._world.tell(f"fault: {fault.kind} of worker {fault.worker}")
         self._do(fault)
 
     def _do(self, fault: Fault) -> None:
         world, amount, number = self._world, fault.amount, fault.worker
+        workers, server = world.workers, world.places.servers[fault.server % len(world.places.servers)]
         match fault.kind:
             case "crash" | "power loss":
-                world.kill(number, silently=fault.kind == "power loss", again_after=amount)
+                workers.kill(number, silently=fault.kind == "power loss", again_after=amount)
             case "freeze":
-                world.freeze(number, 3 * amount)
+                workers.freeze(number, 3 * amount)
             case "hang":
-                world.hang(number, again_after=amount)
+                workers.hang(number, again_after=amount)
             case "cut":
-                world.network.cut(world.host(number), amount)
+                world.network.cut(workers.host(number), server, amount)
             case "long cut":
-                world.network.cut(world.host(number), 2 + 3 * amount)
+                world.network.cut(workers.host(number), server, 2 + 3 * amount)
             case "reset":
-                for link in world.network.links_of(world.host(number)):
+                for link in world.network.links_of(workers.host(number), server):
                     link.lose()
             case "clock step":
-                world.server.clock_ahead += timedelta(seconds=_LARGEST_STEP * (2 * amount - 1))
+                server.clock_ahead += timedelta(seconds=_LARGEST_STEP * (2 * amount - 1))
             case "fail-over":
-                world.restart_server(lost=round(_MOST_LOST * amount), after=0.1 * amount, promoted=True)
+                world.restart_server(
+                    server, lost=round(_MOST_LOST * amount), after=0.1 * amount, promoted=True
+                )
             case "server crash":  # with commits that were not waited for
-                world.restart_server(lost=round(3 * amount), after=0.5 * amount)
+                world.restart_server(server, lost=round(3 * amount), after=0.5 * amount)
             case "server restart":
-                world.restart_server(lost=0, after=0.5 * amount)
+                world.restart_server(server, lost=0, after=0.5 * amount)
             case "stop":
-                world.stop(number, again_after=amount)
+                workers.stop(number, again_after=amount)
             case "join":
-                world.join(take_over=False)
+                workers.join(take_over=False)
             case "take over":
-                world.join(take_over=True)
+                workers.join(take_over=True)
             case _:
                 world.loop.start(world.operator, self._operate(fault))
 
@@ -133,6 +138,8 @@ class Faults:
                     await offsets.rescale(session, NAME, 1 + round(5 * fault.amount))
                 elif fault.kind == "pause":
                     await offsets.set_paused(session, NAME, paused=True)
+                elif fault.kind == "switch":
+                    await offsets.set_mode(session, NAME, "live" if fault.amount < _LIVE else "inline")
             if fault.kind == "pause":
                 await self._world.pause(2 * fault.amount)
                 async with database.session() as session:

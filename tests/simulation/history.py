@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-
-Event = tuple[str, int]
-"""Source and number."""
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 
-def problems(committed: Iterable[Event], handled: Sequence[Event]) -> list[str]:
+class Event(NamedTuple):
+    """An event of a log, or what a handler has written of it."""
+
+    source_id: str
+    seq_nr: int
+    event_id: Any
+    """A number that was lost may be given again, to another event."""
+
+
+def problems(
+    committed: Iterable[Event], handled: Sequence[Event], lost: Collection[Event] = frozenset()
+) -> list[str]:
     """
     What is wrong with a history; empty when nothing is.
 
     Args:
         committed: Events that are in the log, in any order.
         handled: Events whose effects are in the read model, in the order in which they came there.
+        lost: Events that were in the log, which has gone back in time without the read model. Their effects may stay.
     """
     in_log, in_model = _by_source(sorted(committed)), _by_source(handled)
     found = [
-        f"{source}: the log has {numbers}, which is not 1, 2, 3 ..."
-        for source, numbers in in_log.items()
-        if numbers != list(range(1, len(numbers) + 1))
+        f"{source}: the log has {_numbers(events)}, which is not 1, 2, 3 ..."
+        for source, events in in_log.items()
+        if _numbers(events) != list(range(1, len(events) + 1))
     ]
     for source in sorted(in_log.keys() | in_model.keys()):
-        log, model = in_log.get(source, []), in_model.get(source, [])
+        log, all_handled = in_log.get(source, []), in_model.get(source, [])
+        model = [event for event in all_handled if event not in lost]
+        if doubled := sorted({event.seq_nr for event in all_handled if all_handled.count(event) > 1}):
+            found.append(
+                f"{source}: handled twice: {doubled} (handled {_numbers(all_handled)}, committed {_numbers(log)})"
+            )
         if model == log:
             continue
-        if doubled := sorted({number for number in model if model.count(number) > 1}):
-            found.append(f"{source}: handled twice: {doubled} (handled {model}, committed {log})")
         if missing := sorted(set(log) - set(model)):
-            found.append(f"{source}: not handled: {missing} (handled {model}, committed {log})")
+            there = f"handled {_numbers(all_handled)}, committed {_numbers(log)}"
+            found.append(f"{source}: not handled: {_numbers(missing)} ({there})")
         if unknown := sorted(set(model) - set(log)):
-            found.append(f"{source}: handled, and not in the log: {unknown}")
+            found.append(f"{source}: handled, and not in the log: {_numbers(unknown)}")
         if model != sorted(model):
-            found.append(f"{source}: handled out of order: {model}")
+            found.append(f"{source}: handled out of order: {_numbers(model)}")
     return found
 
 
-def _by_source(events: Iterable[Event]) -> Mapping[str, list[int]]:
-    by_source: dict[str, list[int]] = defaultdict(list)
-    for source, number in events:
-        by_source[source].append(number)
+def _by_source(events: Iterable[Event]) -> Mapping[str, list[Event]]:
+    by_source: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_source[event.source_id].append(event)
     return by_source
+
+
+def _numbers(events: Iterable[Event]) -> list[int]:
+    return [event.seq_nr for event in events]

@@ -22,17 +22,17 @@ Watch = Callable[["Link", str, str], ServerError | bool]
 
 class Network:
     """
-    Connections of all hosts to one server.
+    Connections of all hosts to servers.
 
     Args:
         loop: Carries messages.
         choices: Delays are drawn from it.
-        server: What is at the other end.
+        far: How many times as long as those of others most messages of workers take.
     """
 
-    def __init__(self, loop: SimulatedLoop, choices: Random, server: Server) -> None:
+    def __init__(self, loop: SimulatedLoop, choices: Random, far: float = 1.0) -> None:
         self.loop = loop
-        self.server = server
+        self._far = far
         self.links: list[Link] = []
         self.watch: Watch = lambda _link, _step, _moment: False
         """
@@ -42,53 +42,55 @@ class Network:
         """
         self.trace: Callable[..., None] = lambda *_: None
         self._choices = choices
-        self._cut_until: dict[Host, float] = {}
+        self._cut_until: dict[tuple[Host, Server], float] = {}
 
-    def delay(self) -> float:
-        """Seconds that a message takes: mostly a part of a millisecond, at times many."""
+    def delay(self, host: Host) -> float:
+        """Seconds that a message of a host takes: mostly a part of a millisecond, at times many."""
         chance = self._choices.random()
-        return 0.0002 + 0.0008 * chance if chance < 0.95 else 0.05 * self._choices.random()
+        if chance >= 0.95:
+            return 0.05 * self._choices.random()
+        return (0.0002 + 0.0008 * chance) * (self._far if host.name.startswith("worker") else 1.0)
 
-    def cut(self, host: Host, seconds: float) -> None:
-        """Let nothing through between a host and the server for some time."""
+    def cut(self, host: Host, server: Server, seconds: float) -> None:
+        """Let nothing through between a host and a server for some time."""
         until = self.loop.time() + seconds
-        self._cut_until[host] = max(until, self._cut_until.get(host, 0.0))
+        self._cut_until[host, server] = max(until, self._cut_until.get((host, server), 0.0))
         if seconds > KEEPALIVE:
-            for link in self.links_of(host):
+            for link in self.links_of(host, server):
                 self.loop.at(self.loop.time() + KEEPALIVE, self.loop.world, link.lose)
 
     def heal(self) -> None:
         """End all cuts."""
         self._cut_until.clear()
 
-    def links_of(self, host: Host) -> list[Link]:
-        """The connections of a host."""
-        return [link for link in self.links if link.client is host and not link.lost]
+    def links_of(self, host: Host, server: Server | None = None) -> list[Link]:
+        """The connections of a host, to one server or to all."""
+        return [
+            link
+            for link in self.links
+            if link.client is host and not link.lost and server in {None, link.server}
+        ]
 
-    def is_cut(self, host: Host) -> bool:
-        """Whether nothing comes through."""
-        return self._cut_until.get(host, 0.0) > self.loop.time()
-
-    def arrival(self, host: Host) -> float:
+    def arrival(self, host: Host, server: Server) -> float:
         """When a message arrives that leaves now."""
-        return max(self.loop.time(), self._cut_until.get(host, 0.0)) + self.delay()
+        return max(self.loop.time(), self._cut_until.get((host, server), 0.0)) + self.delay(host)
 
-    async def connect(self) -> Link:
+    async def connect(self, server: Server) -> Link:
         """
-        Connect the current host.
+        Connect the current host to a server.
 
         Raises:
             OSError: The server does not run, or nothing comes through.
         """
         host = current_host()
-        waits = self.arrival(host) - self.loop.time()
+        waits = self.arrival(host, server) - self.loop.time()
         if waits > _CONNECT_TIMEOUT:
             await asyncio.sleep(_CONNECT_TIMEOUT)
             raise TimeoutError("connecting took too long")
-        await asyncio.sleep(waits + self.delay())
-        if not self.server.up:
+        await asyncio.sleep(waits + self.delay(host))
+        if not server.up:
             raise ConnectionRefusedError("the server does not run")
-        link = Link(self, host)
+        link = Link(self, host, server)
         self.links.append(link)
         return link
 
@@ -103,7 +105,7 @@ class Network:
         links = self.links_of(host)
         host.die()
         for link in links:
-            link.client_died(KEEPALIVE if silently else self.delay())
+            link.client_died(KEEPALIVE if silently else self.delay(host))
 
 
 class Link:
@@ -113,16 +115,18 @@ class Link:
     Args:
         network: Carries it.
         client: The host at this end.
+        server: What is at the other end.
     """
 
-    def __init__(self, network: Network, client: Host) -> None:
+    def __init__(self, network: Network, client: Host, server: Server) -> None:
         self.network = network
         self.client = client
+        self.server = server
         self.in_transaction = False
         self.lost = False
         self.step = ""
         """What is being done on it."""
-        self.backend: Backend = network.server.connect(self._server_hung_up)
+        self.backend: Backend = server.connect(self._server_hung_up)
         self._pending: asyncio.Future[Answer] | None = None
         self._unanswered: asyncio.Future[None] | None = None
         """Also when nobody waits for the answer any more: the next statement comes after it."""
@@ -162,7 +166,7 @@ class Link:
     def _arrival(self, end: str, after: float | None = None) -> float:
         """When a message arrives at an end that leaves now, or that is to take some seconds."""
         network = self.network
-        at = network.arrival(self.client) if after is None else network.loop.time() + after
+        at = network.arrival(self.client, self.server) if after is None else network.loop.time() + after
         self._arrives[end] = max(at, self._arrives[end])
         return self._arrives[end]
 
@@ -181,7 +185,7 @@ class Link:
         except Exception as error:
             network.loop.fatal = error
             raise
-        network.trace(self.client, self.backend, step, result)
+        network.trace(self, step, result)
         lost = network.watch(self, step, "done")
         if self.lost or (isinstance(result, ServerError) and result.fatal):
             self.backend.terminate()
@@ -205,9 +209,9 @@ class Link:
         self._ended = loop.create_future()
 
         def notified() -> None:
-            loop.at(self.network.arrival(self.client), self.client, heard)
+            loop.at(self.network.arrival(self.client, self.server), self.client, heard)
 
-        self.network.server.listening.setdefault(channel, []).append(notified)
+        self.server.listening.setdefault(channel, []).append(notified)
         heard()  # what was appended while nobody listened
         await self._ended
 

@@ -7,13 +7,22 @@ from random import Random
 
 BUSY = 4.0
 """Seconds in which writers write and faults happen."""
-SOURCES = tuple(f"thing-{n}" for n in range(16))
+_BURST = 0.25
+"""Seconds."""
+SOURCES = tuple(f"thing-{n}" for n in range(64))
 
+ARRANGEMENTS = ("together", "inline", "apart", "foreign")
+"""
+The journal in the database of the read models, and events handled where they are appended, too; the journal in another
+database; a table of another system in another one.
+"""
 AT_A_TIME = (
     "crash", "power loss", "freeze", "hang", "cut", "long cut", "reset", "clock step", "fail-over", "server crash",
     "server restart", "rescale", "pause", "stop", "join", "take over",
 )  # fmt: skip
 """Faults that happen at a time, whatever is being done then."""
+ONLY_IN: dict[str, tuple[str, ...]] = {"inline": ("switch", "switch", "switch")}
+"""More faults at a time, of one arrangement."""
 AT_A_STEP = (
     "crash", "freeze", "hang", "lost answer", "reset", "conflict", "deadlock", "cancelled", "terminated", "fail-over",
 )  # fmt: skip
@@ -37,8 +46,10 @@ class Write:
         at: Seconds.
         sources: Of one event each, in order.
         holds: Seconds that it stays open after it has appended.
-        ends: ``commit``, ``rollback``, or ``prepare``: then another session ends it later.
+        ends: ``commit``, ``rollback``, or ``prepare``: then another session ends it later. Or ``import``: events
+            from ``holds`` seconds ago on are imported.
         two_steps: Append the second half just before the end.
+        after_poll: Append as soon as a worker has asked who writes.
     """
 
     at: float
@@ -46,6 +57,7 @@ class Write:
     holds: float
     ends: str
     two_steps: bool = False
+    after_poll: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,7 @@ class Fault:
         count: The how-manieth time from ``at`` on.
         worker: Whom it hits.
         amount: Seconds, commits that are lost, or ranges: what the kind makes of it, 0 to 1.
+        server: Which one it hits, where there are several.
     """
 
     kind: str
@@ -70,6 +83,7 @@ class Fault:
     count: int = 1
     worker: int = 0
     amount: float = 0.5
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +91,14 @@ class Plan:
     """A run, but for the order in which things happen, which is drawn from the seed as it goes."""
 
     seed: int
+    arrangement: str
+    """Where things are: one of :data:`ARRANGEMENTS`."""
     workers: int
     ranges: int
     batch_size: int
     page_bytes: int
+    far: float
+    """How many times as far from the servers workers are as applications."""
     connections: int
     """Of the pool of each worker."""
     retention: float
@@ -97,8 +115,9 @@ class Plan:
 
     def __str__(self) -> str:
         head = (
-            f"seed {self.seed}: {self.workers} workers, {self.ranges} ranges, batches of {self.batch_size}, pages of "
-            f"{self.page_bytes} bytes, {self.connections} connections"
+            f"seed {self.seed}, {self.arrangement}: {self.workers} workers, {self.ranges} ranges, batches of "
+            f"{self.batch_size}, pages of {self.page_bytes} bytes, {self.connections} connections, {self.far} times as "
+            "far as applications"
         )
         happens = [
             (w.at, f"write {', '.join(w.sources)}, open for {w.holds:.3f} s, {w.ends}") for w in self.writes
@@ -119,48 +138,84 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan_of(seed: int) -> Plan:
-    """The plan that belongs to a seed."""
+def plan_of(seed: int, arrangement: str | None = None) -> Plan:
+    """The plan that belongs to a seed, in the arrangement that it draws, or in another one."""
     chance = Random(f"plan {seed}")
-    sources = SOURCES[: chance.randint(1, len(SOURCES))]
+    drawn = chance.choice(ARRANGEMENTS)
+    where = arrangement or drawn
+    # Many sources with few events, and none open for long: then nothing else leads back to what was passed over.
+    quick = chance.random() < 0.4
+    sources = SOURCES if quick else SOURCES[: chance.randint(1, 16)]
     workers = chance.randint(1, 3)
-    return Plan(
+    bursts = tuple(BUSY * chance.random() for _ in range(chance.randint(1, 3)))
+    faults = tuple(_fault(chance, workers, at_a_time(where)) for _ in range(chance.randint(0, 6)))
+    if where == "inline":
+        faults = (Fault("switch", 0.1 + 0.9 * chance.random(), amount=1.0), *faults)
+    plan = Plan(
         seed=seed,
+        arrangement=where,
         workers=workers,
         ranges=chance.choice([1, 1, 2, 3, 4]),
         batch_size=chance.choice([1, 2, 3, 5, 50]),
         page_bytes=chance.choice([600, 1800, 8 * 2**20]),
+        far=chance.choice([1, 1, 3, 10]),
         connections=chance.choice([4, 4, 5, 8]),
         retention=chance.choice([1, 1, 60]),
-        writes=tuple(_write(chance, sources) for _ in range(chance.randint(5, 25))),
-        faults=tuple(_fault(chance, workers) for _ in range(chance.randint(0, 6))),
+        writes=tuple(_write(chance, sources, bursts, quick=quick) for _ in range(chance.randint(5, 30))),
+        faults=faults,
         poison={
             (chance.choice(sources), chance.randint(1, 6)): chance.randint(1, 4)
             for _ in range(chance.choice([0, 0, 0, 1, 2]))
         },
     )
+    if where == "foreign":  # another system imports nothing
+        return plan
+    imports = tuple(_import(chance, number) for number in range(chance.choice([0, 0, 1, 3])))
+    return replace(plan, writes=plan.writes + imports)
 
 
-def _write(chance: Random, sources: tuple[str, ...]) -> Write:
+def _write(chance: Random, sources: tuple[str, ...], bursts: tuple[float, ...], *, quick: bool) -> Write:
+    """Most are close to others: what commits late shows where something later was read meanwhile."""
+    at = chance.choice(bursts) + _BURST * chance.random() if chance.random() < 0.7 else BUSY * chance.random()
     number = chance.choice([1, 1, 1, 2, 3, 6])
-    holds = chance.choice([0.0, 0.0, 0.005 * chance.random(), 0.05 * chance.random(), 3 * chance.random()])
-    ends = chance.choices(["commit", "rollback", "prepare"], [16, 2, 2])[0]
+    longest = 0.05 if quick else 3
+    holds = chance.choice(
+        [0.0, 0.0, 0.005 * chance.random(), 0.05 * chance.random(), longest * chance.random()]
+    )
+    ends = chance.choices(["commit", "rollback", "prepare"], [16, 2, 0 if quick else 2])[0]
     return Write(
-        BUSY * chance.random(),
+        min(at, BUSY),
         tuple(chance.choice(sources) for _ in range(number)),
         holds,
         ends,
         two_steps=number > 1 and chance.random() < 0.3,
+        after_poll=chance.random() < 0.3,
     )
 
 
-def _fault(chance: Random, workers: int) -> Fault:
-    at, worker, amount = BUSY * chance.random(), chance.randrange(workers), chance.random()
+def _import(chance: Random, number: int) -> Write:
+    """History of a source that nobody knows yet."""
+    sources = (f"history-{number}",) * chance.randint(1, 4)
+    return Write(BUSY * chance.random(), sources, 5 * chance.random() ** 2, "import")
+
+
+def at_a_time(arrangement: str) -> tuple[str, ...]:
+    """Faults that happen at a time in an arrangement."""
+    return AT_A_TIME + ONLY_IN.get(arrangement, ())
+
+
+def _fault(chance: Random, workers: int, at_a_time: tuple[str, ...]) -> Fault:
+    at, worker, amount, server = (
+        BUSY * chance.random(),
+        chance.randrange(workers),
+        chance.random(),
+        chance.randrange(2),
+    )
     if chance.random() < 0.5:
-        return Fault(chance.choice(AT_A_TIME), at, worker=worker, amount=amount)
+        return Fault(chance.choice(at_a_time), at, worker=worker, amount=amount, server=server)
     kind = chance.choice(AT_A_STEP)
     moment = "begun" if kind in _REFUSALS else chance.choice(MOMENTS)
-    return Fault(kind, at, chance.choice(STEPS), moment, chance.randint(1, 3), worker, amount)
+    return Fault(kind, at, chance.choice(STEPS), moment, chance.randint(1, 3), worker, amount, server)
 
 
 def smaller(plan: Plan) -> list[Plan]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.mutants.catalogue import MUTANTS
-from tests.simulation.plan import AT_A_STEP, AT_A_TIME, plan_of
+from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of
 from tests.simulation.world import Outcome, simulate
 
 
@@ -24,6 +24,10 @@ class Report:
     """Of virtual time."""
     faults: Counter[str] = field(default_factory=Counter)
     hit: Counter[tuple[str, str]] = field(default_factory=Counter)
+    arrangements: Counter[str] = field(default_factory=Counter)
+    """Runs of each."""
+    faults_in: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By arrangement and kind."""
 
     def add(self, outcome: Outcome) -> None:
         """Add a run."""
@@ -33,16 +37,21 @@ class Report:
         self.seconds += outcome.took
         self.faults.update(outcome.faults)
         self.hit.update(outcome.hit)
+        arrangement = outcome.plan.arrangement
+        self.arrangements[arrangement] += 1
+        self.faults_in.update({(arrangement, kind): number for kind, number in outcome.faults.items()})
         if outcome.failure is not None:
-            self.failed.append({"seed": outcome.plan.seed, "reason": outcome.failure})
+            self.failed.append(
+                {"seed": outcome.plan.seed, "arrangement": arrangement, "reason": outcome.failure}
+            )
 
     def merge(self, other: Report) -> None:
         """Add the runs of another report."""
         for name in ("seeds", "events", "committed", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failed += other.failed
-        self.faults.update(other.faults)
-        self.hit.update(other.hit)
+        for name in ("faults", "hit", "arrangements", "faults_in"):
+            getattr(self, name).update(getattr(other, name))
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -55,13 +64,25 @@ class Report:
             "events": self.events,
             "committed": self.committed,
             "virtual_seconds": round(self.seconds),
+            "arrangements": dict(sorted(self.arrangements.items())),
             "faults": dict(sorted(self.faults.items())),
             "coverage": by_kind,
-            "not_covered": sorted({*AT_A_TIME, *AT_A_STEP}.difference(self.faults)),
+            "not_covered": self._not_covered(),
         }
 
+    def _not_covered(self) -> list[str]:
+        """Kinds of faults that no run of an arrangement had."""
+        return [
+            f"{kind}, {arrangement}"
+            for arrangement in ARRANGEMENTS
+            for kind in sorted({*at_a_time(arrangement), *AT_A_STEP})
+            if (arrangement, kind) not in self.faults_in
+        ]
 
-def run_seeds(first: int, seeds: int, mutant: str | None = None, *, stop: bool = False) -> Report:
+
+def run_seeds(
+    first: int, seeds: int, mutant: str | None = None, arrangement: str | None = None, *, stop: bool = False
+) -> Report:
     """
     Run seeds one after the other.
 
@@ -69,12 +90,13 @@ def run_seeds(first: int, seeds: int, mutant: str | None = None, *, stop: bool =
         first: The first seed.
         seeds: How many.
         mutant: The name of a bug that is seeded.
+        arrangement: Where things are, whatever the seeds draw.
         stop: Whether the first one that fails is the last.
     """
     report = Report()
     with MUTANTS[mutant].seeded() if mutant else nullcontext():
         for seed in range(first, first + seeds):
-            report.add(simulate(plan_of(seed)))
+            report.add(simulate(plan_of(seed, arrangement)))
             if stop and report.failed:
                 break
     return report

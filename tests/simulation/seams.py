@@ -14,7 +14,16 @@ from unittest import mock
 
 from journal import polling
 from projections.running import LoopMonitor
-from tests.simulation.postgres import holding, journal, management, offsets  # noqa: F401 - they register models
+from tests.simulation.postgres import (  # noqa: F401 - they register models
+    foreign,
+    holding,
+    importing,
+    inline,
+    journal,
+    lost_events,
+    management,
+    offsets,
+)
 
 
 @contextmanager

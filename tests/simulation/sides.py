@@ -12,10 +12,14 @@ from unittest import mock
 
 import asyncpg
 
+from journal import importing
+from tests.simulation import seams  # noqa: F401 - it registers models
+from tests.simulation.all_calls import call_of
 from tests.simulation.calls import MARK, Call, Facts
 from tests.simulation.loop import simulated_loop
-from tests.simulation.postgres import holding, journal, locks, management, offsets  # noqa: F401 - it registers models
+from tests.simulation.postgres import locks
 from tests.simulation.postgres.backend import Answer, Backend
+from tests.simulation.postgres.importing import COPY
 from tests.simulation.postgres.server import Server
 from tests.simulation.postgres.storage import Row
 
@@ -26,7 +30,15 @@ Line = tuple[int, str, Any]
 
 _TABLES = (
     "events", "sources", "projections", "projection_ranges", "source_offsets", "parked_sources", "workers",
+    "imports",
 )  # fmt: skip
+_OUTBOX = """
+CREATE TABLE IF NOT EXISTS public.outbox (
+    source_id text, seq_nr bigint, db_timestamp timestamptz NOT NULL DEFAULT now(), event_type text NOT NULL,
+    event_id uuid NOT NULL DEFAULT gen_random_uuid(), payload text NOT NULL, PRIMARY KEY (source_id, seq_nr)
+)
+"""
+"""The journal of another system."""
 
 
 class Side(ABC):
@@ -44,6 +56,8 @@ class Side(ABC):
         self._number = connections
         self._facts = Facts()
         self._waiting: dict[int, tuple[Call, asyncio.Task[list[Row]]]] = {}
+        self._begun: set[int] = set()
+        """Connections that may be in a transaction."""
 
     async def play(self, program: Program) -> list[Line]:
         """Make the calls one after the other, each once all before it have been answered or wait for a lock."""
@@ -59,8 +73,9 @@ class Side(ABC):
         lines: list[Line] = []
         for one, code, a, b in program:
             connection = one % self._number
-            call = self._facts.call(code, a, b)
-            crowded = self._number > 2 and self._waiting and call.may_wait
+            call = call_of(self._facts, code, a, b)
+            crowded = self._number > 2 and bool(self._waiting) and call.may_wait
+            crowded |= call.alone and bool(self._begun or self._waiting)
             if connection not in self._waiting and not crowded:
                 task = asyncio.create_task(self._send(connection, call.sql, call.args))
                 self._waiting[connection] = call, task
@@ -80,10 +95,17 @@ class Side(ABC):
                     raise error
                 lines.append((connection, call.name, code))
                 continue
+            self._note(connection, call.name)
             rows = [dict(row) for row in task.result()]
             call.remember(rows)
             lines.append((connection, call.name, self._facts.plain(call.name, rows)))
         return lines
+
+    def _note(self, connection: int, name: str) -> None:
+        if name == "begin":
+            self._begun.add(connection)
+        elif name in {"commit", "rollback", "prepare"}:
+            self._begun.discard(connection)
 
     @abstractmethod
     async def _send(self, connection: int, sql: str, args: Sequence[Any]) -> list[Row]:
@@ -145,6 +167,10 @@ class _Real(Side):
 
     async def _send(self, connection: int, sql: str, args: Sequence[Any]) -> Any:
         on = self._connections[connection]
+        if sql == COPY:
+            rows = {"records": args[0], "columns": importing._COLUMNS}
+            await on.copy_records_to_table("projections_import", schema_name="pg_temp", **rows)
+            return []
         if args:
             return await on.fetch(sql, *args)
         if sql.startswith("SELECT"):
@@ -178,6 +204,7 @@ async def on_real(dsn: str, program: Program, number: int) -> list[Line]:
     }  # fmt: skip
     connections = [await asyncpg.connect(dsn, server_settings=settings) for _ in range(number)]
     watching = await asyncpg.connect(dsn)
+    await watching.execute(_OUTBOX)
     try:
         return await _Real(connections, watching).play(program)
     finally:
@@ -197,4 +224,4 @@ async def _empty(connection: asyncpg.Connection) -> None:
     ):
         await connection.execute(f"ROLLBACK PREPARED '{gid[0]}'")
     names = ", ".join(f"projections.{name}" for name in _TABLES)
-    await connection.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+    await connection.execute(f"TRUNCATE public.outbox, {names} RESTART IDENTITY CASCADE")

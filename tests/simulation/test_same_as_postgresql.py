@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import examples
-from tests.simulation.calls import CODE_OF, CODES
+from tests.simulation.all_calls import CODE_OF, CODES
 from tests.simulation.sides import Line, Program, on_real, on_simulated
 
 numbers = st.integers(0, 29)
@@ -51,6 +51,56 @@ def test_long_schedules_have_the_same_answers(dsn: str, seeds: range) -> None:
     # The schedules are not empty: calls wait, are fenced off and overtaken, and meet a database that went back.
     assert answers["waits"] >= len(seeds)
     assert answers.keys() >= {"PJ010", "PJ011", "PJ013", "PJ001", "25P02"}
+
+
+INLINE = (
+    "begin", "begin", "append", "append", "append", "handle_inline", "handle_inline", "handle_inline", "commit",
+    "commit", "roll_back", "set_mode", "park", "unpark", "pause", "evict", "read_offsets",
+)  # fmt: skip
+
+
+def test_handling_where_events_are_appended_has_the_same_answers(dsn: str) -> None:
+    begins = [
+        (0, CODE_OF[name], a, b)
+        for name, a, b in (("register", 1, 0), ("register", 2, 4), ("set_mode", 1, 1))
+    ]
+    handled = 0
+    for seed in range(8):
+        chance = Random(seed)
+        numbers = [(chance.randrange(3), chance.randrange(30), chance.randrange(30)) for _ in range(100)]
+        drawn = [(one, CODE_OF[chance.choice(INLINE)], a, b) for one, a, b in numbers]
+        lines = check(dsn, [*begins, *drawn], 2 + seed % 2)
+        answers = [answer for _, name, answer in lines if name == "handle inline"]
+        handled += sum(isinstance(answer, list) and len(answer) > 0 for answer in answers)
+
+    assert handled > 4
+
+
+BESIDE_IMPORTS = ("append", "poll", "evict", "register", "beat", "save", "read", "begin", "commit")
+
+
+def importing_program(seed: int) -> Program:
+    """Imports one after the other, each on a connection, with other calls between their steps."""
+    chance, program = Random(seed), []
+    for _ in range(12):
+        connection, source = chance.randrange(3), chance.randrange(30)
+        ends = chance.choice(["commit", "commit", "commit", "roll_back", "prepare"])
+        for step in ("begin", "stage", *["copy"] * chance.randint(1, 2), "import_staged", ends):
+            program.append((connection, CODE_OF[step], source, chance.randrange(30)))
+            if chance.random() < 0.5:
+                beside = CODE_OF[chance.choice(BESIDE_IMPORTS)]
+                program.append((chance.randrange(3), beside, chance.randrange(30), chance.randrange(30)))
+    return program
+
+
+def test_imports_have_the_same_answers(dsn: str) -> None:
+    imported = 0
+    for seed in range(8):
+        lines = check(dsn, importing_program(seed), 2 + seed % 2)
+        answers = [answer for _, name, answer in lines if name == "import"]
+        imported += sum(isinstance(answer, list) and answer[0]["_import_events_v1"] > 0 for answer in answers)
+
+    assert imported > 10
 
 
 def test_a_deadlock_ends_for_the_one_that_closes_the_circle(dsn: str) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.layers import Simulation
-from tests.simulation.history import problems
+from tests.simulation.history import Event, problems
 from tests.simulation.loop import Host, SimulatedLoop, simulated_loop
-from tests.simulation.plan import AT_A_STEP, AT_A_TIME, plan_of
+from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of
 from tests.simulation.report import run_seeds
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Outcome, simulate
@@ -86,7 +86,8 @@ def test_the_command_counts_faults_and_what_they_hit() -> None:
     assert told["seeds"] == 30
     assert told["failed"] == []
     assert told["events"] > 10_000
-    assert set(told["faults"]) <= {*AT_A_TIME, *AT_A_STEP}
+    assert told["arrangements"].keys() == {*ARRANGEMENTS}
+    assert set(told["faults"]) <= {*AT_A_STEP, *(kind for one in ARRANGEMENTS for kind in at_a_time(one))}
     assert sum(told["faults"].values()) <= sum(sum(hit.values()) for hit in told["coverage"].values())
 
 
@@ -96,7 +97,7 @@ def test_a_seeded_bug_is_found(mutant: str) -> None:
 
 
 def test_a_seed_that_fails_is_shrunk_to_what_it_takes() -> None:
-    mutant = "reader-horizon-is-its-position"
+    mutant = "memory-before-the-commit"
     failed = first_failure(mutant, range(10))
     assert failed is not None
 
@@ -110,14 +111,19 @@ def test_a_seed_that_fails_is_shrunk_to_what_it_takes() -> None:
 
 @pytest.mark.slow
 def test_the_command_shows_the_shortest_plan_of_a_seed_that_fails() -> None:
-    done = command("--seeds", "3", "--mutant", "reader-horizon-is-its-position")
+    done = command("--seeds", "3", "--mutant", "memory-before-the-commit")
 
     assert done.returncode == 1
     assert "The shortest plan that fails" in done.stdout
     assert "not handled" in done.stdout
 
 
-COMMITTED = [("a", 1), ("a", 2), ("b", 1), ("a", 3)]
+def events(*keys: tuple[str, int]) -> list[Event]:
+    return [Event(source, number, f"{source}{number}") for source, number in keys]
+
+
+COMMITTED = events(("a", 1), ("a", 2), ("b", 1), ("a", 3))
+LOST = Event("a", 3, "lost")
 
 
 @pytest.mark.parametrize(
@@ -125,15 +131,17 @@ COMMITTED = [("a", 1), ("a", 2), ("b", 1), ("a", 3)]
     [
         (COMMITTED, None),
         (COMMITTED[:-1], "not handled: [3]"),
-        ([*COMMITTED, ("a", 3)], "handled twice: [3]"),
+        ([*COMMITTED, COMMITTED[-1]], "handled twice: [3]"),
         ([COMMITTED[1], COMMITTED[0], *COMMITTED[2:]], "out of order"),
-        ([*COMMITTED, ("b", 2)], "not in the log: [2]"),
+        ([*COMMITTED, *events(("b", 2))], "not in the log: [2]"),
+        ([*COMMITTED[:-1], Event("a", 3, "another")], "not handled: [3]"),
+        ([*COMMITTED[:-1], LOST, COMMITTED[-1]], None),
+        ([*COMMITTED[:-1], LOST, LOST, COMMITTED[-1]], "handled twice: [3]"),
+        ([*COMMITTED[:-1], LOST], "not handled: [3]"),
     ],
 )
-def test_the_checker_of_histories_finds_what_is_wrong(
-    handled: list[tuple[str, int]], wrong: str | None
-) -> None:
-    found = problems(COMMITTED, handled)
+def test_the_checker_of_histories_finds_what_is_wrong(handled: list[Event], wrong: str | None) -> None:
+    found = problems(COMMITTED, handled, {LOST})
 
     assert found == [] if wrong is None else any(wrong in one for one in found)
 

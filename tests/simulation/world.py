@@ -1,4 +1,4 @@
-"""One run: the server, the network, applications, workers and an operator, under one plan."""
+"""One run: servers, the network, applications, workers and an operator, under one plan."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 import offsets
 from journal import ConnectionSettings, PollPacing, ProjectionsError
 from offsets import ParkedSources
 from projections import Backoff, RunSettings, run
-from tests.simulation.application import NAME, simulated, write
+from tests.simulation.application import NAME, load_history, simulated, write
+from tests.simulation.arrangements import ARRANGEMENTS, handled, rows
 from tests.simulation.driver import SimulatedDatabase
 from tests.simulation.faults import Faults
 from tests.simulation.history import Event, problems
 from tests.simulation.loop import Host, Livelock, SimulatedLoop, simulated_loop
-from tests.simulation.network import Network
+from tests.simulation.network import Link, Network
 from tests.simulation.plan import BUSY, Plan, Write
-from tests.simulation.postgres.backend import Answer, Backend
+from tests.simulation.postgres.backend import Answer
 from tests.simulation.postgres.errors import ServerError
 from tests.simulation.postgres.server import Server
-from tests.simulation.postgres.storage import Snapshot, Transaction
 from tests.simulation.seams import surroundings
+from tests.simulation.workers import Worker, Workers
 
 SETTLES = 40.0
 """Seconds after the last fault in which everything must be handled."""
 _AFTERWARDS = 0.5
 """Seconds for which a run goes on when all is handled: nothing more may happen then."""
-_STOPS = 15.0
-"""Seconds that workers may take to stop: what a process that hangs has locked is free after ten."""
 _LOOK_EVERY = 0.1
+_WAITS_FOR_A_POLL = 1.0
+"""Seconds after which an application waits no longer."""
 
 
 @dataclass(slots=True)
@@ -53,20 +53,6 @@ class Outcome:
     trace: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Worker:
-    """A process that runs the projection, and those that come after it in its place."""
-
-    number: int
-    host: Host
-    stop: asyncio.Event
-    task: asyncio.Task[None] | None = None
-    hangs: bool = False
-    """It is frozen for ever: nobody waits for it."""
-    leaves: bool = False
-    """It was asked to end."""
-
-
 class World:
     """
     Everything that is in a run.
@@ -82,20 +68,21 @@ class World:
         self.plan = plan
         self.lines: list[str] = []
         self._traces = trace
-        self.server = Server(loop, Random(f"server {plan.seed}"))
-        self.network = Network(loop, Random(f"network {plan.seed}"), self.server)
+        self._projection = simulated(plan, lambda: self.healed)
+        self.places = ARRANGEMENTS[plan.arrangement](loop, plan.seed, self._projection)
+        self.network = Network(loop, Random(f"network {plan.seed}"), plan.far)
         self.operator = Host("operator")
         self.operators_database: SimulatedDatabase
-        self.workers: dict[int, Worker] = {}
+        self.workers = Workers(loop, self.network, self._work, self.tell)
         self.faults_are_over = False
         self.healed = False
-        self.lost_commits = False
+        self.lost: set[Event] = set()
+        """What was committed, and is gone with the last commits of a server."""
         self.acknowledged: list[Event] = []
-        self._projection = simulated(plan, lambda: self.healed)
-        self._starts = 0
+        self._next_poll: asyncio.Future[None] | None = None
         self.died: list[str] = []
         self.faults = Faults(self)
-        self.network.watch = self.faults.watch
+        self.network.watch = self._watch
         self.network.trace = self._trace_statement if trace else self.network.trace
 
     # The trace
@@ -105,13 +92,20 @@ class World:
         if self._traces:
             self.lines.append(f"{self.loop.time():10.6f} {what}")
 
-    def _trace_statement(self, host: Host, backend: Backend, step: str, result: Answer | ServerError) -> None:
+    def _trace_statement(self, link: Link, step: str, result: Answer | ServerError) -> None:
         said = (
             f"refused: {result.sqlstate} {result}"
             if isinstance(result, ServerError)
             else f"{result.count} rows"
         )
-        self.tell(f"{host} on {backend.host}: {step}: {said}")
+        where = "" if link.server is self.places.read_side else " of the journal"
+        self.tell(f"{link.client} on {link.backend.host}{where}: {step}: {said}")
+
+    def _watch(self, link: Link, step: str, moment: str) -> ServerError | bool:
+        if (step, moment) == ("poll_writers", "done") and self._next_poll is not None:
+            self._next_poll, polled = None, self._next_poll
+            polled.set_result(None) if not polled.done() else None
+        return self.faults.watch(link, step, moment)
 
     # Workers
 
@@ -126,26 +120,22 @@ class World:
             restart=Backoff(seconds(0.05), seconds(0.5)), cache_size=6,
         )  # fmt: skip
 
-    def start_worker(self, number: int, *, take_over: bool = False) -> None:
-        """Start a process in the place of a worker."""
-        self._starts += 1
-        host = Host(f"worker {number}.{self._starts}")
-        worker = self.workers[number] = Worker(number, host, asyncio.Event())
-        worker.task = self.loop.start(host, self._work(worker, take_over=take_over))
-        self.tell(f"{host} starts")
-
-    async def _work(self, worker: Worker, *, take_over: bool) -> None:
+    def connect(self, server: Server, connections: int) -> SimulatedDatabase:
+        """A pool of a process."""
         settings = ConnectionSettings(
-            max_connections=self.plan.connections,
-            pool_timeout=timedelta(seconds=3),
-            listen_retry=timedelta(seconds=1),
+            max_connections=connections, pool_timeout=timedelta(seconds=3), listen_retry=timedelta(seconds=1)
         )
-        database = SimulatedDatabase(self.network, settings)
+        return SimulatedDatabase(self.network, server, settings)
+
+    async def _work(self, worker: Worker, take_over: bool) -> None:
+        settings = self._settings()
+        database = self.connect(self.places.read_side, self.plan.connections)
+        journal = self.places.read_by(self.connect)
         while not worker.stop.is_set():
             try:
                 await run(
-                    database, self._projection, ranges=self.plan.ranges, settings=self._settings(), stop=worker.stop,
-                    take_over=take_over,
+                    database, self._projection, ranges=self.plan.ranges, settings=settings, stop=worker.stop,
+                    take_over=take_over, journal=journal,
                 )  # fmt: skip
             except ProjectionsError as error:  # whoever runs a worker starts it again
                 self.tell(f"{worker.host} ends: {error!r}")
@@ -154,83 +144,21 @@ class World:
                 self.died.append(f"{worker.host} ended: {error!r}")
                 raise
 
-    def host(self, number: int) -> Host:
-        """The process that is in the place of a worker now."""
-        return self.workers[number].host
+    # Servers
 
-    def worker_of(self, host: Host) -> int | None:
-        """Whose place a process is in."""
-        return next((number for number, worker in self.workers.items() if worker.host is host), None)
-
-    def steps_of(self, number: int) -> list[str]:
-        """What a worker is doing, by the statements that it waits for."""
-        links = self.network.links_of(self.host(number)) if number in self.workers else []
-        return sorted({link.step for link in links if link.step})
-
-    def kill(self, number: int, *, silently: bool, again_after: float) -> None:
-        """End a process at once; another one comes in its place."""
-        if not self.host(number).dead:
-            self.network.die(self.host(number), silently=silently)
-            self.loop.at(self.loop.time() + again_after, self.loop.world, self._start_again, number)
-
-    def hang(self, number: int, *, again_after: float) -> None:
-        """Stop a process for ever, whose connections stay; another one comes in its place."""
-        self.workers[number].hangs = self.host(number).frozen = True
-        self.loop.at(self.loop.time() + again_after, self.loop.world, self._start_again, number)
-
-    def freeze(self, number: int, seconds: float) -> None:
-        """Stop a process for a while."""
-        if self.workers[number].hangs:
-            return
-        host = self.host(number)
-        host.frozen = True
-        self.loop.at(self.loop.time() + seconds, self.loop.world, self._thaw, host)
-
-    def _thaw(self, host: Host) -> None:
-        if any(worker.host is host and worker.hangs for worker in self.workers.values()):
-            return
-        host.frozen = False
-        self.loop.wake(host)
-        self.tell(f"{host} goes on")
-
-    def stop(self, number: int, *, again_after: float) -> None:
-        """Ask a process to end in order; another one comes in its place."""
-        worker = self.workers[number]
-        worker.leaves = True
-        self.loop.at(self.loop.time(), worker.host, worker.stop.set)
-        self.loop.at(self.loop.time() + 0.5 + again_after, self.loop.world, self._start_again, number)
-
-    def _start_again(self, number: int) -> None:
-        """Once it has ended; when all faults are over, whoever is missing has been started."""
-        if self.faults_are_over:
-            return
-        if self._has_ended(number):
-            self.start_worker(number)
-        else:
-            self.loop.at(self.loop.time() + 0.5, self.loop.world, self._start_again, number)
-
-    def _has_ended(self, number: int) -> bool:
-        worker = self.workers[number]
-        return worker.host.dead or worker.hangs or (worker.task is not None and worker.task.done())
-
-    def join(self, *, take_over: bool) -> None:
-        """Start one more process."""
-        self.start_worker(max(self.workers, default=0) + 1, take_over=take_over)
-
-    # The server
-
-    def restart_server(self, *, lost: int, after: float, promoted: bool = False) -> None:
+    def restart_server(self, server: Server, *, lost: int, after: float, promoted: bool = False) -> None:
         """Crash, and start again with all but some of the last commits."""
-        if not self.server.up:
+        if not server.up:
             return
-        self.lost_commits |= lost > 0
-        place = max(self.server.place - lost, 0)
-        self.server.crash()
-        self.loop.at(self.loop.time() + after, self.loop.world, self._server_starts, place, promoted)
+        place = max(server.place - lost, 0)
+        server.crash()
+        self.loop.at(self.loop.time() + after, self.loop.world, self._server_starts, server, place, promoted)
 
-    def _server_starts(self, place: int, promoted: bool) -> None:
-        self.server.start(place, promoted=promoted)
-        self.tell(f"the server starts at commit {place}, on timeline {self.server.timeline}")
+    def _server_starts(self, server: Server, place: int, promoted: bool) -> None:
+        before = set(self.places.committed())
+        server.start(place, promoted=promoted)
+        self.lost |= before.difference(self.places.committed())
+        self.tell(f"the server starts at commit {place}, on timeline {server.timeline}")
 
     # Applications
 
@@ -239,9 +167,18 @@ class World:
         if seconds > 0:
             await asyncio.sleep(seconds)
 
+    async def polled(self) -> None:
+        """Wait until a worker has asked who writes."""
+        if self._next_poll is None:
+            self._next_poll = self.loop.create_future()
+        await asyncio.wait([self._next_poll], timeout=_WAITS_FOR_A_POLL)
+
     async def _write(self, number: int, one: Write) -> None:
-        database = SimulatedDatabase(self.network, ConnectionSettings(max_connections=1))
-        self.acknowledged += await write(database, one, f"w{number}", self.pause)
+        database = self.connect(self.places.journal, 1)
+        if one.ends == "import":
+            self.acknowledged += await load_history(self, database, one)
+        else:
+            self.acknowledged += await write(self, database, one, f"w{number}")
         await database.close()
         if one.ends == "prepare":
             await self.pause(one.holds)
@@ -250,7 +187,7 @@ class World:
     async def _resolve(self, gid: str) -> None:
         how = "COMMIT" if int(gid[1:]) % 3 else "ROLLBACK"
         with suppress(ServerError, OSError):
-            link = await self.network.connect()
+            link = await self.network.connect(self.places.journal)
             try:
                 await link.call(f"{how} PREPARED '{gid}'")
             finally:
@@ -260,15 +197,14 @@ class World:
 
     async def main(self) -> str | None:
         """Run the plan; returns what went wrong."""
-        self.operators_database = SimulatedDatabase(self.network, ConnectionSettings(max_connections=3))
+        self.operators_database = self.connect(self.places.read_side, 3)
         for number in range(self.plan.workers):
-            self.start_worker(number)
+            self.workers.start(number)
         for number, one in enumerate(self.plan.writes):
             self.loop.at(one.at, Host(f"application {number}"), self._begin_to_write, number, one)
         await asyncio.sleep(BUSY + 0.01)
         await self._heal()
-        failure = await self._settle()
-        return failure or await self._stop_all()
+        return await self._settle() or await self.workers.end() or self._check()
 
     def _begin_to_write(self, number: int, one: Write) -> None:
         task = self.loop.create_task(self._write(number, one))
@@ -279,21 +215,12 @@ class World:
         self.faults_are_over = True
         self.faults.stop()
         self.network.heal()
-        while not self.server.up:
+        while not all(server.up for server in self.places.servers):
             await asyncio.sleep(_LOOK_EVERY)
-        for number, worker in list(self.workers.items()):
-            if worker.host.frozen:
-                self._thaw(worker.host)
-            if self._has_ended(number) or worker.leaves:
-                await self._ended(worker)
-                self.start_worker(number)
+        await self.workers.heal()
         self.healed = True
         self.tell("all faults are over")
         self.loop.start(self.operator, self._operate())
-
-    async def _ended(self, worker: Worker) -> None:
-        while not self._has_ended(worker.number):
-            await asyncio.sleep(_LOOK_EVERY)
 
     async def _operate(self) -> None:
         """Resume, end what is prepared, and have what is parked tried again; what fails is done again."""
@@ -302,7 +229,7 @@ class World:
                 async with self.operators_database.session() as session:
                     await offsets.set_paused(session, NAME, paused=False)
                     await ParkedSources(session).retry(NAME)
-                for gid in list(self.server.prepared):
+                for gid in list(self.places.journal.prepared):
                     await self._resolve(gid)
             await asyncio.sleep(0.5)
 
@@ -313,55 +240,34 @@ class World:
             if self._is_over() and not self._problems():
                 await asyncio.sleep(_AFTERWARDS)
                 return self._check()
-        found = self.died or self._problems() or ["transactions are still open"]
-        return (
-            f"not all is handled {SETTLES:g} s after the last fault: {found[0]}"
-            if not self.died
-            else found[0]
-        )
+        if self.died:
+            return self.died[0]
+        found = self._problems() or ["transactions are still open"]
+        return f"not all is handled {SETTLES:g} s after the last fault: {found[0]}"
 
     def _is_over(self) -> bool:
         """Whether nobody writes any more."""
         writing = any(link.client.name.startswith("application") for link in self.network.links)
-        return not writing and not self.server.prepared
-
-    async def _stop_all(self) -> str | None:
-        for worker in self.workers.values():
-            self.loop.at(self.loop.time(), worker.host, worker.stop.set)
-        until = self.loop.time() + _STOPS
-        while self.loop.time() < until and not all(map(self._has_ended, self.workers)):
-            await asyncio.sleep(_LOOK_EVERY)
-        if left := [
-            str(worker.host) for number, worker in self.workers.items() if not self._has_ended(number)
-        ]:
-            return f"{', '.join(left)} did not stop within {_STOPS:g} s"
-        return self._check()
+        return not writing and not self.places.journal.prepared
 
     # What must hold
 
-    def _rows(self, table: str) -> Any:
-        return self.server.tables[table].rows(Snapshot(self.server.place, Transaction("0/0")))
-
-    def committed(self) -> list[Event]:
-        """What is in the log."""
-        return [(row["source_id"], row["seq_nr"]) for _, row in self._rows("events")]
-
     def _problems(self) -> list[str]:
-        table = self.server.tables["handled"]
-        placed = sorted((table.newest(key).made_by.place, key, row) for key, row in self._rows("handled"))  # type: ignore[union-attr]
-        return problems(self.committed(), [(row["source_id"], row["seq_nr"]) for _, _, row in placed])
+        apart = self.places.journal is not self.places.read_side
+        return problems(
+            self.places.committed(), handled(self.places.read_side), self.lost if apart else frozenset()
+        )
 
     def _check(self) -> str | None:
         found = [*self.died, *self._problems()]
-        if not self.lost_commits:
-            found += [
-                f"{one} was committed and is not there"
-                for one in set(self.acknowledged) - set(self.committed())
-            ]
-        ranges = sorted((row["min_slice"], row["max_slice"]) for _, row in self._rows("projection_ranges"))
-        if [first for first, _ in ranges] != [0, *(last + 1 for _, last in ranges[:-1])] or ranges[-1][
-            1
-        ] != 1023:
+        kept = {*self.places.committed(), *self.lost}
+        found += [f"{one} was committed and is not there" for one in set(self.acknowledged) - kept]
+        ranges = sorted(
+            (row["min_slice"], row["max_slice"])
+            for _, row in rows(self.places.read_side, "projection_ranges")
+        )
+        tiled = [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]
+        if not tiled or ranges[-1][1] != 1023:
             found.append(f"the ranges do not tile the slices: {ranges}")
         return found[0] if found else None
 
@@ -381,7 +287,7 @@ def simulate(plan: Plan, *, trace: bool = False) -> Outcome:
             for context in loop.errors:
                 outcome.failure = outcome.failure or f"{context['message']}: {context.get('exception')!r}"
             outcome.events, outcome.took, outcome.trace = loop.steps, loop.time(), world.lines
-            outcome.committed = len(world.committed())
+            outcome.committed = len(world.places.committed())
             outcome.faults, outcome.hit = world.faults.done, world.faults.hit
     finally:
         gc.enable()

@@ -131,6 +131,26 @@ async def test_whatever_a_role_sets_late_commits_are_found(
     assert not failed or "idle_session" in setting
 
 
+async def test_an_event_whose_transaction_began_before_the_event_before_it_was_written_waits_for_that_one(
+    empty_dsn: str, owner: asyncpg.Connection, read_side: Database
+) -> None:
+    early = await asyncpg.connect(empty_dsn)
+    transaction = early.transaction()
+    await transaction.start()
+    await early.fetchval("SELECT now()")
+    await insert(owner, "a")
+    await insert(early, "a")
+    await transaction.commit()
+    await early.close()
+    stamps = await owner.fetch("SELECT version FROM orders ORDER BY at")
+    assert [version for (version,) in stamps] == [2, 1]
+
+    async with reading(empty_dsn, "transaction-start") as log:
+        await caught_up(read_side, Orders, journal=log)
+
+    each_once(await effects(read_side), a=2)
+
+
 async def test_a_page_that_the_role_may_not_wait_for_fails_the_range_and_no_event(
     empty_dsn: str, owner: asyncpg.Connection, read_side: Database
 ) -> None:

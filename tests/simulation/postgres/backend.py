@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.loop import Host
 from tests.simulation.postgres import statements
 from tests.simulation.postgres.errors import NotModelled, ServerError
-from tests.simulation.postgres.storage import Key, Row, Snapshot, Table, Transaction
+from tests.simulation.postgres.rows import RowStatements
+from tests.simulation.postgres.storage import Row, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.postgres.server import Server
 
-Where = Callable[[Row], Any]
-
 _SET = re.compile(r"SET LOCAL ([\w.]+) = '?([^']*?)'?")
 _PREPARED = re.compile(r"(PREPARE TRANSACTION|COMMIT PREPARED|ROLLBACK PREPARED) '(\w+)'")
 _ABORTED = "current transaction is aborted, commands ignored until end of transaction block"
+_LATEST_SHOWN = 0.2
+"""Seconds between the start of a transaction and its showing it, at most."""
+_SAVEPOINT = "SAVEPOINT projections_savepoint"
 _IDLE_LIMIT = "idle_in_transaction_session_timeout"
 
 
@@ -33,7 +35,7 @@ class Answer(NamedTuple):
     in_transaction: bool
 
 
-class Backend:
+class Backend(RowStatements):
     """
     Runs statements, one at a time.
 
@@ -55,6 +57,7 @@ class Backend:
         self.lock_timeout: float | None = None
         self._hung_up = hung_up
         self._transactions = 0
+        self._shows = False
         self._transaction: Transaction | None = None
         self._explicit = False
         self._failed = False
@@ -62,6 +65,10 @@ class Backend:
         self._committing = False
         self._idle: asyncio.TimerHandle | None = None
         self._notifications: list[str] = []
+        self.staged: list[Row] | None = None
+        """Of the temporary table in which an import is staged, if there is one."""
+        self._savepoint: tuple[int, set[Hashable]] | None = None
+        """How much the transaction had changed, and what it had locked."""
 
     # Statements
 
@@ -95,12 +102,12 @@ class Backend:
 
     async def _run(self, sql: str, args: Sequence[Any]) -> Answer:
         word = sql.split(maxsplit=1)[0]
-        if word in {"BEGIN", "COMMIT", "ROLLBACK", "PREPARE", "SET"}:
+        if word in {"BEGIN", "COMMIT", "ROLLBACK", "PREPARE", "SET", "SAVEPOINT", "RELEASE"}:
             return await self._control(sql, word)
         if self._failed:
             raise ServerError("25P02", _ABORTED)
         if not self._explicit:
-            self._begin()
+            await self._begin()
         found = await statements.run(self, sql, args)
         if not self._explicit:
             await self._commit()
@@ -114,13 +121,34 @@ class Backend:
                 return Answer([], 0, "ROLLBACK", False)
             if self._explicit:
                 await self._commit()
+        elif sql in {_SAVEPOINT, f"RELEASE {_SAVEPOINT}", f"ROLLBACK TO {_SAVEPOINT}"}:
+            self._at_savepoint(sql)
         elif self._failed:
             return self._refused_as_failed(sql)
         elif (prepared := _PREPARED.fullmatch(sql)) is not None:
             await self._two_phases(prepared[1], prepared[2])
         elif sql != "SET TRANSACTION ISOLATION LEVEL READ COMMITTED":
-            self._begin_with(sql)
+            await self._begin_with(sql)
         return Answer([], 0, word, self._explicit)
+
+    def _at_savepoint(self, sql: str) -> None:
+        """Set the one savepoint that there is, go back to it, or forget it."""
+        if self._failed and (not sql.startswith("ROLLBACK") or self._savepoint is None):
+            raise ServerError("25P02", _ABORTED)
+        if sql == _SAVEPOINT:
+            self._savepoint = len(self.transaction.changed), set(self.transaction.locks)
+        elif sql.startswith("ROLLBACK"):
+            assert self._savepoint is not None
+            self._go_back(*self._savepoint)
+            self._failed = False
+        else:
+            self._savepoint = None
+
+    def _go_back(self, changed: int, locks: set[Hashable]) -> None:
+        self.server.undo(self.transaction, changed)
+        self.server.locks.release(
+            self.transaction, [one for one in self.transaction.locks if one not in locks]
+        )
 
     def _refused_as_failed(self, sql: str) -> Answer:
         if not sql.startswith("PREPARE"):
@@ -128,22 +156,31 @@ class Backend:
         self._roll_back()
         return Answer([], 0, "ROLLBACK", False)
 
-    def _begin_with(self, sql: str) -> None:
+    async def _begin_with(self, sql: str) -> None:
         for part in sql.split("; "):
             if part == "BEGIN ISOLATION LEVEL READ COMMITTED":
                 if not self._explicit:
-                    self._begin()
+                    await self._begin()
                 self._explicit = True
             elif (found := _SET.fullmatch(part)) is not None:
                 self.settings[found[1]] = found[2]
             else:
                 raise NotModelled(f"the simulated PostgreSQL does not know this statement: {part}")
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         self._transactions += 1
         self.settings = dict(self.of_session)
         self._transaction = Transaction(f"{self.number}/{self._transactions}")
         self.now = self.server.clock()
+        self._shows = False
+        if (chance := self.server.choices.random)() < 0.2 * self.server.breathes:
+            await asyncio.sleep(_LATEST_SHOWN * chance())  # it waits for a processor
+        self._shows = True
+
+    @property
+    def shows_its_transaction(self) -> bool:
+        """Whether ``pg_stat_activity`` has when it began."""
+        return self._shows and self._transaction is not None
 
     async def _commit(self) -> None:
         transaction, self._committing = self.transaction, True
@@ -161,6 +198,10 @@ class Backend:
         if what == "PREPARE TRANSACTION":
             if not self._explicit:
                 return  # with a warning
+            if self.staged is not None:
+                raise ServerError(
+                    "0A000", "cannot PREPARE a transaction that has operated on temporary objects"
+                )
             self.server.prepare(self.transaction, gid)
             self._ended()
             return
@@ -184,7 +225,11 @@ class Backend:
 
     def _failed_with(self, error: ServerError, sql: str) -> ServerError:
         """Roll back; a transaction that was begun stays open, and spoilt, until the client ends it."""
-        stays = self._explicit and sql != "COMMIT"
+        stays = self._explicit and sql != "COMMIT" and not sql.startswith("PREPARE")
+        if stays and self._savepoint is not None and not error.fatal:
+            self._go_back(*self._savepoint)
+            self._failed = error.in_transaction = True
+            return error
         self._roll_back()
         self._explicit = self._failed = error.in_transaction = stays
         return error
@@ -192,6 +237,7 @@ class Backend:
     def _ended(self) -> None:
         self._transaction = None
         self._explicit = self._failed = self._committing = False
+        self._savepoint = self.staged = None
         self.settings = dict(self.of_session)
         self.lock_timeout = None
 
@@ -255,103 +301,6 @@ class Backend:
         chance = self.server.choices.random
         if chance() < self.server.breathes:
             await asyncio.sleep(0.004 * chance() ** 3)
-
-    def table(self, name: str) -> Table:
-        """A table of the schema."""
-        return self.server.tables[name]
-
-    def snapshot(self) -> Snapshot:
-        """What a statement that begins now sees."""
-        return Snapshot(self.server.place, self.transaction)
-
-    def select(self, name: str, where: Where | None = None, snapshot: Snapshot | None = None) -> list[Row]:
-        """Rows of a table."""
-        return [row for _, row in self.table(name).rows(snapshot or self.snapshot(), where)]
-
-    async def lock_row(self, table: Table, key: Key, seen: Row | None, where: Where | None) -> Row | None:
-        """
-        Lock a row that a statement has seen; waits for who has it locked.
-
-        Returns:
-            The row as it is then: None when it is gone, or ``where`` does not hold any more.
-        """
-        await self.server.locks.take(self.transaction, (table.name, key), self.lock_timeout)
-        newest = table.newest(key)
-        if newest is None:
-            return None
-        if newest.row is not seen and where is not None and not where(newest.row):
-            return None
-        return newest.row
-
-    async def lock_rows(
-        self, name: str, where: Where, *, order: str | None = None, skip_locked: bool = False
-    ) -> list[Row]:
-        """``SELECT … FOR UPDATE``: the rows as they are once they are locked."""
-        return [row async for _, row in self._locked(name, where, order, skip_locked=skip_locked)]
-
-    async def _locked(
-        self, name: str, where: Where, order: str | None = None, *, skip_locked: bool = False
-    ) -> Any:
-        table = self.table(name)
-        found: Iterator[tuple[Key, Row]] | list[tuple[Key, Row]] = table.rows(self.snapshot(), where)
-        found = sorted(found, key=lambda one: one[1][order]) if order else list(found)
-        for key, seen in found:
-            if skip_locked and not self.server.locks.is_free(self.transaction, (name, key)):
-                continue
-            row = await self.lock_row(table, key, seen, where)
-            if row is not None:
-                yield key, row
-
-    async def update(
-        self,
-        name: str,
-        where: Where,
-        change: Callable[[Row], Row],
-        *,
-        order: str | None = None,
-        skip_locked: bool = False,
-    ) -> list[Row]:
-        """``UPDATE … RETURNING *``; ``change`` gives the columns that are set."""
-        table, changed = self.table(name), []
-        async for key, row in self._locked(name, where, order, skip_locked=skip_locked):
-            new = {**row, **change(row)}
-            table.write(self.transaction, key, new)
-            changed.append(new)
-        return changed
-
-    async def delete(self, name: str, where: Where, *, skip_locked: bool = False) -> list[Row]:
-        """``DELETE … RETURNING *``."""
-        table, deleted = self.table(name), []
-        async for key, row in self._locked(name, where, skip_locked=skip_locked):
-            table.write(self.transaction, key, None)
-            deleted.append(row)
-        return deleted
-
-    async def insert(
-        self, name: str, row: Row, on_conflict: Callable[[Row], Row | None] | None = None
-    ) -> Row | None:
-        """
-        ``INSERT … ON CONFLICT DO UPDATE``; ``on_conflict`` gives the columns to set, or None to do nothing.
-
-        Returns:
-            The row, or None when nothing was done.
-
-        Raises:
-            ServerError: 23505 where there is such a key, and no ``on_conflict``.
-        """
-        table = self.table(name)
-        key = table.key_of(row)
-        await self.server.locks.take(self.transaction, (name, key), self.lock_timeout)
-        newest = table.newest(key)
-        if newest is not None:
-            if on_conflict is None:
-                raise ServerError("23505", f'duplicate key value violates unique constraint "{name}_pkey"')
-            change = on_conflict(newest.row)
-            if change is None:
-                return None
-            row = {**newest.row, **change}
-        table.write(self.transaction, key, row)
-        return row
 
     def notify(self, channel: str) -> None:
         """``pg_notify``: those who listen hear it after the commit."""

@@ -282,8 +282,14 @@ async def _set_ranges_v1(db: Backend, number: int, min_slices: Sequence[int]) ->
             handled_until=max(o["handled_until"] for o in parts),
             handled_at=max((o["handled_at"] for o in parts if o["handled_at"] is not None), default=None),
             handled=sum(o["handled"] for o in parts if first <= o["min_slice"] <= last),
+            journal_life=_one_life({o["journal_life"] for o in parts} - {None}),
         ))  # fmt: skip
     await assign_ranges(db, number)
+
+
+def _one_life(lives: set[str]) -> str | None:
+    """Of parts that fit different lives, the server's name."""
+    return f"{min(lives).split('.')[0]}." if len(lives) > 1 else next(iter(lives), None)
 
 
 def cut(min_slices: Sequence[int]) -> list[tuple[int, int]]:

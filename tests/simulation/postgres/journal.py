@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from journal import slice_of
 from tests.simulation.postgres.backend import Backend
 from tests.simulation.postgres.errors import NotModelled, ServerError
-from tests.simulation.postgres.server import SOURCES_LOCK, SYSTEM
+from tests.simulation.postgres.server import SOURCES_LOCK
 from tests.simulation.postgres.statements import function, statement
 from tests.simulation.postgres.storage import Row, Snapshot
 
-_INSTANT = timedelta(microseconds=1)
+INSTANT = timedelta(microseconds=1)
 _BYTES_BESIDE_JSON = 512
 _SHORT = 126  # bytes up to which a value has a header of one byte
 Place: TypeAlias = tuple[datetime, int, str, int]
@@ -62,7 +62,7 @@ async def append_events_v1(  # noqa: PLR0917 - as the function has them
         source, back = reserved[source_id], counts[source_id] - places[source_id]
         event = {
             "source_id": source_id, "seq_nr": source["seq_nr"] - back,
-            "db_timestamp": source["db_timestamp"] - back * _INSTANT, "slice": source["slice"],
+            "db_timestamp": source["db_timestamp"] - back * INSTANT, "slice": source["slice"],
             "event_id": UUID(int=db.server.choices.getrandbits(128)), "entity_type": entity_types[n],
             "event_type": event_types[n], "version": versions[n] or 1, "payload": payloads[n],
             "metadata": metadata[n], "tags": None,
@@ -85,14 +85,14 @@ async def _reserve(db: Backend, source_ids: Sequence[str], entity_types: Sequenc
     for source_id, events in sorted(Counter(source_ids).items()):
         new = {
             "source_id": source_id, "entity_type": types[source_id], "slice": slice_of(source_id), "seq_nr": events,
-            "db_timestamp": db.clock() + (events - 1) * _INSTANT,
+            "db_timestamp": db.clock() + (events - 1) * INSTANT,
         }  # fmt: skip
 
         def more(stored: Row, events: int = events) -> Row:
-            begins = max(db.clock(), stored["db_timestamp"] + _INSTANT)
+            begins = max(db.clock(), stored["db_timestamp"] + INSTANT)
             return {
                 "seq_nr": stored["seq_nr"] + events,
-                "db_timestamp": begins + (events - 1) * _INSTANT,
+                "db_timestamp": begins + (events - 1) * INSTANT,
             }
 
         stored = await db.insert("sources", new, more)
@@ -115,25 +115,29 @@ async def _poll_writers_v1(
     now = db.now
     await db.breathe()
     snapshot = db.snapshot()
-    newest = _newest_events(db, snapshot, entity_types, after)
+    imports = db.select("imports", lambda i: i["import_id"] > after_import_id, snapshot)
+    newest = newest_events(db, "events", snapshot, entity_types, after)
     await db.breathe()
     holders = db.server.locks.sharing(SOURCES_LOCK)
     return [
         {
             "polled_at": now,
             "holders": [("p" if holder.gid else "") + holder.virtual for holder in holders],
-            "import_ids": [], "import_types": [], "imported_from": [],
+            "import_ids": [one["import_id"] for one in imports],
+            "import_types": [one["entity_type"] for one in imports],
+            "imported_from": [one["from_timestamp"] for one in imports],
             "newest_events": newest,
-            **_generation(db),
+            **generation(db),
             "replayed_until": None,
         }
     ]  # fmt: skip
 
 
-def _newest_events(
-    db: Backend, snapshot: Snapshot, entity_types: Sequence[str | None], after: Sequence[datetime]
+def newest_events(
+    db: Backend, table: str, snapshot: Snapshot, entity_types: Sequence[str | None], after: Sequence[datetime]
 ) -> list[datetime | None]:
-    events = db.select("events", None, snapshot)
+    """Of each type the newest event after a time."""
+    events = db.select(table, None, snapshot)
     return [
         max(
             (
@@ -148,42 +152,41 @@ def _newest_events(
     ]
 
 
-def _generation(db: Backend) -> Row:
+def generation(db: Backend) -> Row:
+    """Which life of the server answers, and how far it is."""
     server = db.server
     return {
         "timeline": server.timeline, "started_at": server.started_at, "wal_position": server.wal,
-        "system_identifier": SYSTEM,
+        "system_identifier": server.system,
     }  # fmt: skip
 
 
 @function
 async def generation_v1(db: Backend) -> list[Row]:
-    return [_generation(db)]
+    return [generation(db)]
 
 
-def _place(event: Row) -> Place:
+def place_of(event: Row) -> Place:
+    """Where an event is in the order of the log."""
     return event["db_timestamp"], event["slice"], event["source_id"], event["seq_nr"]
 
 
-class _Slices(NamedTuple):
-    """Whose events a page has."""
-
-    entity_types: Sequence[str] | None
-    min_slice: int
-    max_slice: int
-
-
-def _page_of(db: Backend, of: _Slices, after: Place, until: datetime, limit: int) -> list[Row]:
+def page_of(  # noqa: PLR0917 - as the functions have them
+    db: Backend, table: str, entity_types: Sequence[str] | None, min_slice: int, max_slice: int,
+    after_timestamp: datetime, after_slice: int, after_source_id: str, after_seq_nr: int, until: datetime, limit: int,
+) -> list[Row]:  # fmt: skip
+    """A page of events of slices."""
+    after = after_timestamp, after_slice, after_source_id, after_seq_nr
     found = db.select(
-        "events",
+        table,
         lambda e: (
-            (of.entity_types is None or e["entity_type"] in of.entity_types)
-            and of.min_slice <= e["slice"] <= of.max_slice
-            and after[0] <= e["db_timestamp"] <= until
-            and _place(e) > after
+            (entity_types is None or e["entity_type"] in entity_types)
+            and min_slice <= e["slice"] <= max_slice
+            and after_timestamp <= e["db_timestamp"] <= until
+            and place_of(e) > after
         ),
     )
-    return sorted(found, key=_place)[:limit]
+    return sorted(found, key=place_of)[:limit]
 
 
 def _bytes_of(event: Row) -> int:
@@ -196,63 +199,39 @@ def _bytes_of(event: Row) -> int:
     return total
 
 
-def _paged(events: Sequence[Row], limit: int) -> list[Row]:
+def paged(events: Sequence[Row], limit: int, more_columns: Sequence[str] = ()) -> list[Row]:
     """As many rows of ``paged_events`` as bytes allow."""
     page, total = [], 0
+    columns = (
+        "source_id", "seq_nr", "db_timestamp", "slice", "event_id", "entity_type", "event_type", "version", "payload",
+        "metadata", "tags", *more_columns,
+    )  # fmt: skip
     for event in events:
         if total >= limit:
             break
         total += _bytes_of(event)
-        columns = (
-            "source_id", "seq_nr", "db_timestamp", "slice", "event_id", "entity_type", "event_type", "version",
-            "payload", "metadata", "tags",
-        )  # fmt: skip
         page.append({**{column: event[column] for column in columns}, "more": total >= limit})
     return page
 
 
 @function
-async def read_events_by_slices_v1(  # noqa: PLR0917 - as the function has them
-    db: Backend,
-    entity_types: Sequence[str] | None,
-    min_slice: int,
-    max_slice: int,
-    after_timestamp: datetime,
-    after_slice: int,
-    after_source_id: str,
-    after_seq_nr: int,
-    until: datetime,
-    limit: int,
-    page_bytes: int,
-) -> list[Row]:
+async def read_events_by_slices_v1(db: Backend, *asked: Any) -> list[Row]:
     await db.breathe()
-    after = after_timestamp, after_slice, after_source_id, after_seq_nr
-    return _paged(_page_of(db, _Slices(entity_types, min_slice, max_slice), after, until, limit), page_bytes)
+    *page, page_bytes = asked
+    return paged(page_of(db, "events", *page), page_bytes)
 
 
 @function
-async def _read_keys_by_slices_v1(  # noqa: PLR0917 - as the function has them
-    db: Backend,
-    entity_types: Sequence[str] | None,
-    min_slice: int,
-    max_slice: int,
-    after_timestamp: datetime,
-    after_slice: int,
-    after_source_id: str,
-    after_seq_nr: int,
-    until: datetime,
-    limit: int,
-    types: bool = False,
-) -> list[Row]:
+async def _read_keys_by_slices_v1(db: Backend, *asked: Any) -> list[Row]:
     await db.breathe()
-    after = after_timestamp, after_slice, after_source_id, after_seq_nr
+    page, (types,) = asked[:9], asked[9:] or (False,)
     return [
         {
             "source_id": event["source_id"], "seq_nr": event["seq_nr"], "db_timestamp": event["db_timestamp"],
             "slice": event["slice"], "event_type": event["event_type"] if types else None,
             "entity_type": event["entity_type"],
         }
-        for event in _page_of(db, _Slices(entity_types, min_slice, max_slice), after, until, limit)
+        for event in page_of(db, "events", *page)
     ]  # fmt: skip
 
 
@@ -263,7 +242,7 @@ async def _load_events_v1(
     await db.breathe()
     snapshot, events = db.snapshot(), db.table("events")
     found = (events.get(snapshot, *key) for key in zip(source_ids, seq_nrs, times, strict=True))
-    return _paged(sorted((event for event in found if event is not None), key=_place), page_bytes)
+    return paged(sorted((event for event in found if event is not None), key=place_of), page_bytes)
 
 
 @function
@@ -274,13 +253,14 @@ async def _predecessors_v1(
     return predecessors(db, source_ids, seq_nrs, since, until)
 
 
-def predecessors(
-    db: Backend, source_ids: Sequence[str], seq_nrs: Sequence[int], since: datetime, until: datetime
-) -> list[Row]:
+def predecessors(  # noqa: PLR0917 - as the function has them
+    db: Backend, source_ids: Sequence[str], seq_nrs: Sequence[int], since: datetime, until: datetime,
+    table: str = "events",
+) -> list[Row]:  # fmt: skip
     """When the events before given ones were written, of those written between two times."""
     found = {
         (e["source_id"], e["seq_nr"] + 1): e["db_timestamp"]
-        for e in db.select("events", lambda e: since <= e["db_timestamp"] < until)
+        for e in db.select(table, lambda e: since <= e["db_timestamp"] < until)
     }
     return [
         {"source_id": key[0], "seq_nr": key[1], "db_timestamp": found[key]}
@@ -301,7 +281,7 @@ async def read_source_v1(  # noqa: PLR0917 - as the function has them
     await db.breathe()
     found = db.select("events", lambda e: e["source_id"] == source_id and first <= e["seq_nr"] <= last)
     found.sort(key=lambda e: e["seq_nr"], reverse=backwards)
-    return _paged(found[: max(limit, 0)], page_bytes)
+    return paged(found[: max(limit, 0)], page_bytes)
 
 
 @function
@@ -323,7 +303,7 @@ async def _entity_types_v1(db: Backend) -> list[str]:
     """
 )
 async def now(db: Backend) -> list[Row]:
-    return [{"now": db.clock(), "import_id": 0}]
+    return [{"now": db.clock(), "import_id": max((i["import_id"] for i in db.select("imports")), default=0)}]
 
 
 @statement("SELECT to_regclass('projections.schema_versions') IS NOT NULL")

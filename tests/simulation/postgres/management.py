@@ -45,7 +45,7 @@ async def decide(
     """
 )
 async def find(db: Backend, names: Sequence[str] | None) -> list[Row]:
-    found = db.select("projections", lambda p: names is None or p["name"] in names)
+    found = db.select("projections", lambda p: names is None or p["name"] in names or _part(p) in names)
     columns = (
         "projection_id",
         "name",
@@ -57,9 +57,24 @@ async def find(db: Backend, names: Sequence[str] | None) -> list[Row]:
         "version",
     )
     return [
-        {"projection": p["name"], "part": f"{p['name']}@journal", **{column: p[column] for column in columns}}
-        for p in sorted(found, key=lambda p: p["name"])
+        {
+            "projection": p["name"],
+            "part": _part(p),
+            **{column: p[column] for column in columns},
+            "name": _name(db, p),
+        }
+        for p in sorted(found, key=lambda p: (p["name"], p["projection_id"]))
     ]
+
+
+def _part(projection: Row) -> str:
+    return f"{projection['name']}@{projection['journal'] or 'journal'}"
+
+
+def _name(db: Backend, projection: Row) -> str:
+    """``_part_name_v1``."""
+    parts = db.select("projections", lambda p: p["name"] == projection["name"])
+    return _part(projection) if len(parts) > 1 else str(projection["name"])
 
 
 @statement(
@@ -69,7 +84,8 @@ async def find(db: Backend, names: Sequence[str] | None) -> list[Row]:
     """
 )
 async def names(db: Backend) -> list[Row]:
-    return [{"name": name} for name in sorted(p["name"] for p in db.select("projections"))]
+    found = sorted(db.select("projections"), key=lambda p: (p["name"], p["projection_id"]))
+    return [{"name": _name(db, p)} for p in found]
 
 
 @statement("UPDATE projections.projections SET paused = $2 WHERE projection_id = ANY($1)")

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from journal import BEGINNING, slice_of
 from tests.simulation.postgres.backend import Backend
-from tests.simulation.postgres.errors import NotModelled, ServerError
+from tests.simulation.postgres.errors import ServerError
 from tests.simulation.postgres.holding import cut, new_range, same_generation
+from tests.simulation.postgres.importing import unread_since, wait_for_no_import
 from tests.simulation.postgres.journal import predecessors
 from tests.simulation.postgres.statements import Touched, function, statement
 from tests.simulation.postgres.storage import Row
@@ -21,21 +22,22 @@ async def register_projection_v1(  # noqa: PLR0917 - as the function has them
     db: Backend, name: str, entity_types: Sequence[str] | None, min_slices: Sequence[int], version: int,
     journal: str | None, journals: Sequence[str | None] | None,
 ) -> int:  # fmt: skip
-    if journal is not None or journals not in (None, [None]):
-        raise NotModelled("a projection of a journal that is in another database")
     ranges = cut(min_slices)
     types = None if entity_types is None else sorted(set(entity_types))
     await db.server.locks.take(db.transaction, ("register", name))
     await db.breathe()
-    await db.lock_rows("projections", lambda p: p["name"] == name)  # _leave_journals_v1
+    await _leave_journals(db, name, journal, [journal] if journals is None else journals)
     await db.breathe()
-    if not db.select("projections", lambda p: p["name"] == name):
+    parts = sorted(db.select("projections", lambda p: p["name"] == name), key=lambda p: p["projection_id"])
+    if not any(p["journal"] == journal for p in parts):
+        like = parts[0] if parts else {"version": version, "entity_types": types}
         await db.insert("projections", {
-            "projection_id": db.server.next_of("projections"), "name": name, "paused": False, "version": version,
-            "evicted_before": BEGINNING, "waited_until": None, "mode": "live", "entity_types": types, "journal": None,
+            "projection_id": db.server.next_of("projections"), "name": name, "version": like["version"],
+            "paused": bool(parts) and all(p["paused"] for p in parts), "evicted_before": BEGINNING,
+            "waited_until": None, "mode": "live", "entity_types": like["entity_types"], "journal": journal,
         })  # fmt: skip
     await db.breathe()
-    (known,) = await db.lock_rows("projections", lambda p: p["name"] == name)
+    (known,) = await db.lock_rows("projections", lambda p: (p["name"], p["journal"]) == (name, journal))
     if known["version"] == version and known["entity_types"] != types:
         raise ServerError("PJ020", f"projection '{name}' reads {known['entity_types']}, not {types}")
     await db.breathe()
@@ -44,6 +46,39 @@ async def register_projection_v1(  # noqa: PLR0917 - as the function has them
         for first, last in ranges:
             await db.insert("projection_ranges", new_range(number, first, last))
     return number
+
+
+async def _leave_journals(
+    db: Backend, name: str, journal: str | None, journals: Sequence[str | None]
+) -> None:
+    """``_leave_journals_v1``."""
+    await db.lock_rows("projections", lambda p: p["name"] == name, order="projection_id")
+    await db.breathe()
+    parts = sorted(db.select("projections", lambda p: p["name"] == name), key=lambda p: p["projection_id"])
+    unnamed = [p["projection_id"] for p in parts if p["journal"] not in journals]
+    has_part = any(p["journal"] == journal for p in parts)
+    if unnamed:
+        await db.update(
+            "projection_ranges",
+            lambda r: r["projection_id"] in unnamed,
+            lambda r: {"epoch": r["epoch"] + 1, "owner": None, "journal_life": None},
+        )
+        await db.breathe()
+        if db.select(
+            "projection_ranges", lambda r: r["projection_id"] in unnamed and r["horizon"] > BEGINNING
+        ) or db.select("source_offsets", lambda o: o["projection_id"] in unnamed):
+            raise ServerError("PJ023", f"projection '{name}' reads another journal, which is not named")
+    if not has_part and unnamed:
+        await db.breathe()
+        renamed = unnamed.pop(0)
+        (part,) = await db.lock_rows("projections", lambda p: p["projection_id"] == renamed)
+        if journal is not None and part["mode"] == "inline":
+            raise ServerError("23514", 'new row violates check constraint "inline_reads_here"')
+        await db.delete("projections", lambda p: p["projection_id"] == renamed)
+        await db.insert("projections", {**part, "journal": journal})
+    await db.breathe()
+    for table in ("projections", "projection_ranges", "source_offsets", "parked_sources"):
+        await db.delete(table, lambda row: row["projection_id"] in unnamed)
 
 
 @function
@@ -141,7 +176,7 @@ async def _save_evicted(db: Backend, number: int, before: dict[str, int], after:
     gone = [source_id for source_id in before if source_id not in offsets]
     await db.breathe()
     newest = max(after[source_id]["db_timestamp"] for source_id in before)
-    for p in _projection(db, number):
+    for p in _projection(db, number):  # those of the journal that is here, whichever it reads
         if predecessors(db, gone, [before[one] + 1 for one in gone], p["evicted_before"], newest):
             return 0
     await db.breathe()
@@ -236,10 +271,18 @@ async def read_offsets_v1(db: Backend, number: int, source_ids: Sequence[str]) -
 async def _evict_offsets_v1(
     db: Backend, number: int, retention: timedelta, after: str, limit: int = 10000
 ) -> str | None:
+    await wait_for_no_import(db)
+    await db.breathe()
     await db.lock_rows("projections", lambda p: p["projection_id"] == number)
     await db.breathe()
     horizons = [
-        r["horizon"] - retention
+        min(
+            [
+                r["horizon"],
+                *(at for p in _projection(db, number) if (at := unread_since(db, p, r["import_id"]))),
+            ]
+        )
+        - retention
         for r in db.select("projection_ranges", lambda r: r["projection_id"] == number)
     ]
     updated = await db.update(

@@ -26,9 +26,13 @@ class Server:
         loop: Its time is what the server's clock shows, but for ``clock_ahead``.
         choices: What the server leaves open is drawn from it.
         breathes: The share of statements within a function before which others may go on.
+        system: Identifies its cluster.
     """
 
-    def __init__(self, loop: SimulatedLoop, choices: Random, *, breathes: float = 0.1) -> None:
+    def __init__(
+        self, loop: SimulatedLoop, choices: Random, *, breathes: float = 0.1, system: int = SYSTEM
+    ) -> None:
+        self.system = system
         self.loop = loop
         self.choices = choices
         self.breathes = breathes
@@ -38,12 +42,14 @@ class Server:
             for table in (
                 Table("sources", "source_id"),
                 Table("events", "source_id", "seq_nr", "db_timestamp"),
-                Table("projections", "name"),
+                Table("projections", "name", "journal"),
                 Table("projection_ranges", "projection_id", "min_slice"),
                 Table("source_offsets", "projection_id", "source_id"),
                 Table("parked_sources", "projection_id", "source_id"),
                 Table("workers", "owner"),
                 Table("handled", "number"),
+                Table("imports", "import_id"),
+                Table("outbox", "source_id", "seq_nr"),
             )
         }
         self.place = 0
@@ -93,11 +99,11 @@ class Server:
         transaction.ended = True
         self.locks.release_all(transaction)
 
-    def undo(self, transaction: Transaction) -> None:
-        """Take back what a transaction has done."""
-        for table, key, version, made in reversed(transaction.changed):
+    def undo(self, transaction: Transaction, after: int = 0) -> None:
+        """Take back what a transaction has done, all of it or what came after so many changes."""
+        for table, key, version, made in reversed(transaction.changed[after:]):
             table.undo(key, version, made=made)
-        transaction.changed.clear()
+        del transaction.changed[after:]
 
     def notify(self, channel: str) -> None:
         """Tell those who listen."""
@@ -129,6 +135,7 @@ class Server:
             transaction.place, transaction.ended = NEVER, False
             self._lock_again(transaction)
         self.prepared = {transaction.gid or "": transaction for transaction in kept}
+        self._ever_prepared = [one for one in self._ever_prepared if one.prepared_after <= place]
         self.wal = self._wal_at[place]
         self._wal_at = {at: wal for at, wal in self._wal_at.items() if at <= place}
         self.place = place

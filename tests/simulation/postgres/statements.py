@@ -43,6 +43,7 @@ def statement(*texts: str) -> Callable[[Model], Model]:
 
     def register(model: Model) -> Model:
         _STATEMENTS.update((_plain(text), model) for text in texts)
+        step_of.cache_clear()
         return model
 
     return register
@@ -56,7 +57,10 @@ def _plain(sql: str) -> str:
 def step_of(sql: str) -> str:
     """A short name of what a statement does, for the trace."""
     called = re.findall(r"projections\.(\w+?)(?:_v\d+)?\(", sql)
-    return called[-1].lstrip("_") if called else sql.split(maxsplit=1)[0]
+    if called:
+        return str(called[-1].lstrip("_"))
+    model = _STATEMENTS.get(_plain(sql))
+    return sql.split(maxsplit=1)[0] if model is None else model.__name__.lstrip("_")
 
 
 async def run(db: Backend, sql: str, args: Sequence[Any]) -> list[Row] | Touched:

@@ -25,13 +25,25 @@ class Transaction:
         virtual: As ``pg_locks`` names it.
     """
 
-    __slots__ = ("changed", "ended", "gid", "locks", "place", "prepared_after", "virtual", "waits_for")
+    __slots__ = (
+        "changed",
+        "ended",
+        "gid",
+        "has_id",
+        "locks",
+        "place",
+        "prepared_after",
+        "virtual",
+        "waits_for",
+    )
 
     def __init__(self, virtual: str) -> None:
         self.virtual = virtual
         self.place = NEVER
         """In the order of commits."""
         self.ended = False
+        self.has_id = False
+        """Whether it has written or locked a row, which takes an id."""
         self.gid: str | None = None
         """Its name, when it is prepared."""
         self.prepared_after = NEVER
@@ -39,7 +51,8 @@ class Transaction:
         self.changed: list[tuple[Table, Key, Version, bool]] = []
         """Versions that it has made (true) or replaced, in order."""
         self.locks: dict[Hashable, None] = {}
-        self.waits_for: Transaction | None = None
+        self.waits_for: Hashable | None = None
+        """The lock."""
 
 
 class Version:

@@ -1,0 +1,125 @@
+"""What models of SQL read and write rows with, as the statements of a transaction do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.postgres.errors import ServerError
+from tests.simulation.postgres.storage import Key, Row, Snapshot, Table, Transaction
+
+if TYPE_CHECKING:
+    from tests.simulation.postgres.server import Server
+
+Where = Callable[[Row], Any]
+
+
+class RowStatements:
+    """Statements on rows, in the transaction of a backend."""
+
+    server: Server
+    lock_timeout: float | None
+
+    @property
+    def transaction(self) -> Transaction:
+        """The one that runs."""
+        raise NotImplementedError
+
+    def table(self, name: str) -> Table:
+        """A table of the schema."""
+        return self.server.tables[name]
+
+    def snapshot(self) -> Snapshot:
+        """What a statement that begins now sees."""
+        return Snapshot(self.server.place, self.transaction)
+
+    def select(self, name: str, where: Where | None = None, snapshot: Snapshot | None = None) -> list[Row]:
+        """Rows of a table."""
+        return [row for _, row in self.table(name).rows(snapshot or self.snapshot(), where)]
+
+    async def lock_row(self, table: Table, key: Key, seen: Row | None, where: Where | None) -> Row | None:
+        """
+        Lock a row that a statement has seen; waits for who has it locked.
+
+        Returns:
+            The row as it is then: None when it is gone, or ``where`` does not hold any more.
+        """
+        self.transaction.has_id = True
+        await self.server.locks.take(self.transaction, (table.name, key), self.lock_timeout)
+        newest = table.newest(key)
+        if newest is None:
+            return None
+        if newest.row is not seen and where is not None and not where(newest.row):
+            return None
+        return newest.row
+
+    async def lock_rows(
+        self, name: str, where: Where, *, order: str | None = None, skip_locked: bool = False
+    ) -> list[Row]:
+        """``SELECT … FOR UPDATE``: the rows as they are once they are locked."""
+        return [row async for _, row in self._locked(name, where, order, skip_locked=skip_locked)]
+
+    async def _locked(
+        self, name: str, where: Where, order: str | None = None, *, skip_locked: bool = False
+    ) -> Any:
+        table = self.table(name)
+        found: Iterator[tuple[Key, Row]] | list[tuple[Key, Row]] = table.rows(self.snapshot(), where)
+        found = sorted(found, key=lambda one: one[1][order]) if order else list(found)
+        for key, seen in found:
+            if skip_locked and not self.server.locks.is_free(self.transaction, (name, key)):
+                continue
+            row = await self.lock_row(table, key, seen, where)
+            if row is not None:
+                yield key, row
+
+    async def update(
+        self,
+        name: str,
+        where: Where,
+        change: Callable[[Row], Row],
+        *,
+        order: str | None = None,
+        skip_locked: bool = False,
+    ) -> list[Row]:
+        """``UPDATE … RETURNING *``; ``change`` gives the columns that are set."""
+        table, changed = self.table(name), []
+        async for key, row in self._locked(name, where, order, skip_locked=skip_locked):
+            new = {**row, **change(row)}
+            table.write(self.transaction, key, new)
+            changed.append(new)
+        return changed
+
+    async def delete(self, name: str, where: Where, *, skip_locked: bool = False) -> list[Row]:
+        """``DELETE … RETURNING *``."""
+        table, deleted = self.table(name), []
+        async for key, row in self._locked(name, where, skip_locked=skip_locked):
+            table.write(self.transaction, key, None)
+            deleted.append(row)
+        return deleted
+
+    async def insert(
+        self, name: str, row: Row, on_conflict: Callable[[Row], Row | None] | None = None
+    ) -> Row | None:
+        """
+        ``INSERT … ON CONFLICT DO UPDATE``; ``on_conflict`` gives the columns to set, or None to do nothing.
+
+        Returns:
+            The row, or None when nothing was done.
+
+        Raises:
+            ServerError: 23505 where there is such a key, and no ``on_conflict``.
+        """
+        table = self.table(name)
+        key = table.key_of(row)
+        self.transaction.has_id = True
+        await self.server.locks.take(self.transaction, (name, key), self.lock_timeout)
+        newest = table.newest(key)
+        if newest is not None:
+            if on_conflict is None:
+                raise ServerError("23505", f'duplicate key value violates unique constraint "{name}_pkey"')
+            change = on_conflict(newest.row)
+            if change is None:
+                return None
+            row = {**newest.row, **change}
+        table.write(self.transaction, key, row)
+        return row
