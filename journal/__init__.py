@@ -9,7 +9,6 @@ from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import END_OF_TIME as END_OF_TIME
 from journal.backtracking import INSTANT as INSTANT
-from journal.backtracking import START_MARGIN as START_MARGIN
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import Poll as Poll
 from journal.backtracking import ReadEvents as ReadEvents

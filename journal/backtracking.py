@@ -10,7 +10,7 @@ docs/decisions/backtracking.md has the argument and the measurements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Protocol, TypeAlias
@@ -20,8 +20,6 @@ from journal.events import Position
 INSTANT = timedelta(microseconds=1)
 CLOCK_MARGIN = timedelta(milliseconds=20)
 """Backward steps of the database's clock that do no harm."""
-START_MARGIN = timedelta(milliseconds=250)
-"""The longest moment between the start of a transaction and its showing it: a process may wait for a processor."""
 END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
 
 
@@ -32,7 +30,8 @@ class WritersPoll:
 
     Args:
         polled_at: The database's time, from before the list of holders was made.
-        holders: Transactions that hold the append lock; a leading ``p`` marks one that is prepared.
+        holders: Transactions that hold the append lock; a leading ``p`` marks one that had another name before, such as
+            one that is prepared.
         imports: Imports of history since the poll before: the time of their oldest event, by number.
         asked_at: The reader's own steady clock before it polled, in seconds.
         told_at: The same clock when it had the answer.
@@ -136,6 +135,10 @@ class WriterLockBacktracking:
     lock at the poll before: its timestamps are not older than that. So when one ends, reading again from its
     lower bound finds all of its events, and when none ends, from the time of the poll before: a short
     transaction can begin and end unseen.
+
+    Where events are stamped with the start of their transaction, holders are all sessions that may commit stamps from
+    before the poll, and the bound of one that shows that start is known. One that does not may have been stamped; but
+    at the poll before, it waited for what to do, or showed what it did.
 
     Args:
         start: The stored horizon.
@@ -242,20 +245,17 @@ class WriterLockBacktracking:
         """Only now may the poll count: a window that is cut short has not found everything."""
         if self._poll is not None:
             gone = [bound for holder, bound in self._bounds.items() if holder not in self._poll.holders]
-            # A transaction that is prepared changes its name: the new one may be any that has just gone.
-            unknown = min([self._polled_at, *gone])
-            self._bounds = {
-                holder: self._bounds.get(holder) or self._bound_of_new(holder, self._poll, unknown)
-                for holder in self._poll.holders
-            }
+            self._bounds = {holder: self._bound_of(holder, self._poll, gone) for holder in self._poll.holders}
             self._polled_at, self._asked_at = self._poll.polled_at, self._poll.asked_at
         self._poll = self._window = None
         self._forward = True
         self._at_end = False
 
-    def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:  # noqa: ARG002 - for others
-        """What a holder that a poll is the first to see has not stamped events before."""
-        return unknown if holder.startswith("p") else self._polled_at
+    def _bound_of(self, holder: str, poll: WritersPoll, gone: Sequence[datetime]) -> datetime:
+        """What a holder has not stamped events before: a new one that shows no start, not before the last poll."""
+        bound = self._bounds.get(holder) or poll.starts.get(holder) or self._polled_at
+        # A transaction that is prepared changes its name. For a while it may show both: whichever goes may be it.
+        return min([bound, *gone]) if holder.startswith("p") else bound
 
     def events_read(self, last: Position | None, *, full: bool) -> None:
         if last is not None:
@@ -270,37 +270,6 @@ class WriterLockBacktracking:
     def goes_on(self, last: Position) -> bool:
         # Behind the last poll all is settled but what the bounds know.
         return last.db_timestamp < self._polled_at - self._margin
-
-
-class TransactionStartBacktracking(WriterLockBacktracking):
-    """
-    Backtracking for events that are stamped with the start of their transaction, as many systems do.
-
-    Holders are all transactions that are open, each with its start, which its stamps are not before: the same
-    argument, with bounds that are known. A stamp is taken a moment before its transaction shows that it began:
-    the margin is for that.
-
-    Args:
-        start: The stored horizon.
-        margin: Taken off every bound, for small steps of the clock; at least :data:`START_MARGIN`.
-        import_id: As for the writer lock.
-        kept: As for the writer lock.
-    """
-
-    settles_after: ClassVar[timedelta] = START_MARGIN
-
-    def __init__(
-        self,
-        start: datetime,
-        *,
-        margin: timedelta = START_MARGIN,
-        import_id: int = 0,
-        kept: timedelta = timedelta(0),
-    ) -> None:
-        super().__init__(start, margin=max(margin, START_MARGIN), import_id=import_id, kept=kept)
-
-    def _bound_of_new(self, holder: str, poll: WritersPoll, unknown: datetime) -> datetime:
-        return poll.starts.get(holder) or super()._bound_of_new(holder, poll, unknown)
 
 
 class SequenceBacktracking(WriterLockBacktracking):

@@ -63,7 +63,7 @@ class WritersLook(NamedTuple):
 
     Args:
         at: The database's time, from before the list of holders was made.
-        holders: Transactions that hold the append lock.
+        holders: Transactions that hold the append lock; as :class:`journal.backtracking.WritersPoll` has them.
         imports: Imports after the one that was asked for: number, entity type, time of the oldest event.
         standby: Whether the database is a standby, where the locks of the primary cannot be seen.
         starts: Of holders, the time that their stamps are not before, in a log whose bound asks for that.
@@ -164,7 +164,7 @@ def still_open(waited_for: Iterable[str], holders: Iterable[str]) -> frozenset[s
     """
     Of transactions that are waited for, those that may still be open.
 
-    One that is prepared changes its name, so whatever is prepared may be one of them.
+    One that is prepared changes its name, so whatever is prepared may be one of them; see WritersPoll.
     """
     waited_for = frozenset(waited_for)
     return frozenset(one for one in holders if one in waited_for or (waited_for and one.startswith("p")))

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from journal import (
     ALL_SLICES,
     BEGINNING,
+    CLOCK_MARGIN,
     NUMBER_OF_SLICES,
-    START_MARGIN,
     Database,
     Key,
     Log,
@@ -22,7 +22,7 @@ from journal import (
     SliceReader,
     latest_seq_nr,
 )
-from journal.writers import NO_IMPORTS
+from journal.writers import WritersInFlight, look_at_writers, wait_for_writers
 from offsets.errors import MoveRefused, ProjectionRuns
 from offsets.leases import Registered
 from offsets.lost_events import ahead_in
@@ -31,6 +31,9 @@ from offsets.store import register
 
 _NUMBERS = timedelta(microseconds=100_000)
 """How many numbers back a transaction that is open may have drawn its own."""
+
+_PATIENCE = timedelta(seconds=1)
+"""How long a session that has just begun may take to show since when."""
 
 _RUNS = """
 SELECT string_agg(w.owner, ', ' ORDER BY w.owner) FROM projections.workers AS w
@@ -137,23 +140,28 @@ async def _with_open_writers(log: Log, stands: Standing) -> Standing:
     Raises:
         MoveRefused: It cannot be told since when a transaction is open; or the log does not reach so far.
     """
+    poll, who = log.queries.poll, log.queries.writers
     async with log.session() as session:
-        row = await session.fetchrow(log.queries.poll, NO_IMPORTS, [], [])
-    assert row is not None  # noqa: S101 - it has one row
-    if stands.start > row["polled_at"]:
-        raise MoveRefused(
-            f"the offsets are ahead of journal {log.name!r}, which does not reach so far: it is another one, or has "
-            "lost its end"
-        )
-    if log.is_by_number:
-        start = stands.start - _NUMBERS if row["holders"] else stands.start
-    else:
-        if None in row["holder_starts"]:
+        first = await look_at_writers(session, poll=poll)
+        if stands.start > first.at:
             raise MoveRefused(
-                f"a transaction in the database of journal {log.name!r} does not show since when it is open, such as "
-                "one that is prepared: do this again when it has ended"
+                f"the offsets are ahead of journal {log.name!r}, which does not reach so far: it is another one, or "
+                "has lost its end"
             )
-        start = min([stands.start, *(since - START_MARGIN for since in row["holder_starts"])])
+        if log.is_by_number:
+            start = stands.start - _NUMBERS if first.holders else stands.start
+        else:
+            unknown = first.holders - first.starts.keys()
+            try:
+                await wait_for_writers(session, unknown, patience=_PATIENCE, queries=(poll, who))
+            except WritersInFlight as error:
+                raise MoveRefused(
+                    f"a transaction in the database of journal {log.name!r} does not show since when it is open, such "
+                    f"as one that is prepared: do this again when it has ended ({error})"
+                ) from None
+            last = await look_at_writers(session, poll=poll)
+            shown = [*first.starts.values(), *last.starts.values()]
+            start = min([stands.start, *(since - CLOCK_MARGIN for since in shown)])
     bounds = stands.bounds or [stands.start] * NUMBER_OF_SLICES
     return replace(stands, start=max(start, BEGINNING), bounds=bounds)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from journal.backtracking import SequenceBacktracking, TransactionStartBacktracking
+from journal.backtracking import SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, Row
 from journal.events import EventEnvelope, Origin
 from journal.foreign.checking import check
@@ -20,7 +20,7 @@ log = logging.getLogger("projections")
 
 _BOUNDS: dict[str, LateCommitBound] = {
     "sequence": SequenceBacktracking,
-    "transaction-start": TransactionStartBacktracking,
+    "transaction-start": WriterLockBacktracking,
 }
 _new = tuple.__new__  # without the call of a Python function
 

@@ -90,7 +90,7 @@ class _Filling:
             "table": literal(mapping.name),
             "sequence": sequence or "",
         }
-        parts = {"generation": "generation", "sources": "sources"}
+        parts = {name: name for name in ("generation", "sessions", "sources")}
         parts |= {name: f"{name}_by_slice" if by_slice else name for name in ("types", "page", "newest")}
         for word, file in parts.items():
             self._words[word] = f"(\n{self.fill(file)}\n)"

@@ -70,5 +70,6 @@ async def take_fence(
     assert first.generation is not None and last.generation is not None  # noqa: S101, PT018 - of a poll
     if not last.generation.follows(first.generation):
         raise RebuildFailed("another database answers for the journal, or it went back in time: run it again")
-    time = min([first.at, *first.starts.values()]) - margin
+    # Who was waited for may be open by now, and show since when.
+    time = min([first.at, *first.starts.values(), *last.starts.values()]) - margin
     return Fence(time if until is None else min(time, until), import_id, last.generation.life)

@@ -22,6 +22,7 @@ START, CLOCK, NONE = 4, 5, 255
 """As in reader.pml: the stored horizon, what the clock shows first, and no bound."""
 _INSTANT = timedelta(microseconds=1)
 _T0 = datetime(2030, 1, 1, tzinfo=UTC)
+_NEW_NAME = 2
 _LOCKS, _STAMPS, _DECIDES, _UNLOCKS, _ENDED, _ROLLED_BACK = range(6)
 
 Observed = tuple[int, ...]
@@ -50,7 +51,7 @@ class World:
         writers: How far each transaction is.
         stamps: The time of each one's event, 0 before it has one.
         handled: Which events are handled.
-        prepared: Which transactions are prepared, and so have another name.
+        prepared: Which transactions are prepared: 1 while they have both names, 2 when only the new one.
         asked: The time of a poll that is under way, and the newest event that it saw.
         holders: Who the poll saw; None before it looked.
         looks: Polls since all is there and read.
@@ -62,7 +63,7 @@ class World:
     writers: tuple[int, ...]
     stamps: tuple[int, ...]
     handled: tuple[bool, ...]
-    prepared: tuple[bool, ...]
+    prepared: tuple[int, ...]
     asked: tuple[int, int | None] | None = None
     holders: frozenset[str] | None = None
     looks: int = 0
@@ -77,7 +78,8 @@ class World:
     def names(self) -> frozenset[str]:
         """Who holds the lock."""
         holding = [w for w, at in enumerate(self.writers) if at in {_STAMPS, _DECIDES, _UNLOCKS}]
-        return frozenset(f"p{w}" if self.prepared[w] else str(w) for w in holding)
+        old = {str(w) for w in holding if self.prepared[w] < _NEW_NAME}
+        return frozenset(old | {f"p{w}" for w in holding if self.prepared[w]})
 
     def all_ended(self) -> bool:
         return min(self.writers) >= _ENDED
@@ -187,12 +189,14 @@ class Exploration:
             elif at == _STAMPS:
                 stamps = _with(world.stamps, w, world.clock)
                 yield replace(world, writers=_with(world.writers, w, _DECIDES), stamps=stamps)
+            elif at == _DECIDES and world.prepared[w] == _NEW_NAME - 1:
+                yield replace(world, prepared=_with(world.prepared, w, _NEW_NAME))
             elif at == _DECIDES:
                 yield replace(world, writers=_with(world.writers, w, _UNLOCKS))
                 stamps = _with(world.stamps, w, 0)
                 yield replace(world, writers=_with(world.writers, w, _ROLLED_BACK), stamps=stamps)
                 if w < self._prepared and not world.prepared[w]:
-                    yield replace(world, prepared=tuple(map(bool, _with(world.prepared, w, True))))
+                    yield replace(world, prepared=_with(world.prepared, w, _NEW_NAME - 1))
 
     def _poll(
         self, world: World, machine: WriterLockBacktracking

@@ -32,6 +32,7 @@
 // mutant   HORIZON_WITHOUT_BOUNDS: WRITERS=1 TICKS=2 CRASHES=1: stores a horizon that passes who is in flight
 // mutant   RESTARTS_AT_ITS_POSITION: WRITERS=2 TICKS=1 CRASHES=1: stores the last time it read
 // mutant   PASSES_OVER_WHO_HAS_GONE: WRITERS=1 TICKS=4 CRASHES=0: passes over a poll that shows a writer gone
+// mutant   NAMES_ONCE: WRITERS=1 TICKS=2 PREPARED=1: takes no notice of who goes after a prepared transaction was first seen
 // mutant   TRUSTS_A_NEW_NAME: WRITERS=2 TICKS=3 PREPARED=1: takes a prepared transaction for one that has just begun
 // mutant   OVERLOOKS_IMPORTS: WRITERS=2 TICKS=2 IMPORTS=1: counts an import without reading it
 // mutant   HORIZON_PASSES_AN_IMPORT: WRITERS=2 TICKS=2 IMPORTS=1 CRASHES=1: reads back to an import, and stores a horizon after it
@@ -141,7 +142,9 @@ proctype writer(byte w) {
     take_lock(w); read_clock(w);
 #endif
     if
-    :: w < PREPARED -> d_step { held[w] = false; name = w + WRITERS; held[name] = true; printf("writer %d: PREPARE TRANSACTION\n", w) }
+    :: w < PREPARED ->
+        d_step { name = w + WRITERS; held[name] = true; printf("writer %d: PREPARE TRANSACTION, and has two names\n", w) };
+        d_step { held[w] = false; printf("writer %d: has the new one\n", w) }
     :: true
     fi;
     if

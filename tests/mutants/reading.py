@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -90,35 +91,52 @@ def _horizon_is_the_position() -> AbstractContextManager[Any]:
 @mutant(
     "reader-trusts-a-new-name",
     "a prepared transaction is taken for one that has just begun",
-    "journal/backtracking.py: WriterLockBacktracking._bound_of_new",
+    "journal/backtracking.py: WriterLockBacktracking._bound_of",
     PREPARED,
     Simulation(),
 )
 def _trusts_a_new_name() -> AbstractContextManager[Any]:
-    right = WriterLockBacktracking._window_is_read
+    right = WriterLockBacktracking._bound_of
 
-    def window_is_read(self: WriterLockBacktracking) -> None:
-        for holder in self._poll.holders if self._poll else ():
-            self._bounds.setdefault(holder, self._polled_at)
-        right(self)
+    def bound_of(
+        self: WriterLockBacktracking, holder: str, poll: WritersPoll, gone: Sequence[datetime]
+    ) -> datetime:
+        return right(self, holder, poll, [])
 
-    return method(WriterLockBacktracking, "_window_is_read", window_is_read)
+    return method(WriterLockBacktracking, "_bound_of", bound_of)
+
+
+@mutant(
+    "reader-bounds-a-new-name-once",
+    "a transaction that a poll shows under two names, its own and as prepared, loses the bound of the first with it",
+    "journal/backtracking.py: WriterLockBacktracking._bound_of",
+    PREPARED,
+)
+def _bounds_a_new_name_once() -> AbstractContextManager[Any]:
+    right = WriterLockBacktracking._bound_of
+
+    def bound_of(
+        self: WriterLockBacktracking, holder: str, poll: WritersPoll, gone: Sequence[datetime]
+    ) -> datetime:
+        return self._bounds.get(holder) or right(self, holder, poll, gone)
+
+    return method(WriterLockBacktracking, "_bound_of", bound_of)
 
 
 @mutant(
     "reader-bound-is-the-poll",
     "a writer that a poll is the first to see gets the time of that poll as its bound",
-    "journal/backtracking.py: WriterLockBacktracking._bound_of_new",
+    "journal/backtracking.py: WriterLockBacktracking._bound_of",
     HISTORIES,
     EXPLORER,
 )
 def _bound_is_the_poll() -> AbstractContextManager[Any]:
-    def bound_of_new(
-        self: WriterLockBacktracking, holder: str, poll: WritersPoll, unknown: datetime
+    def bound_of(
+        self: WriterLockBacktracking, holder: str, poll: WritersPoll, gone: Sequence[datetime]
     ) -> datetime:
-        return poll.polled_at
+        return self._bounds.get(holder, poll.polled_at)
 
-    return method(WriterLockBacktracking, "_bound_of_new", bound_of_new)
+    return method(WriterLockBacktracking, "_bound_of", bound_of)
 
 
 @mutant(

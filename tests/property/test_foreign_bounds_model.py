@@ -15,13 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal import BEGINNING, Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking
-from journal.backtracking import (
-    START_MARGIN,
-    SequenceBacktracking,
-    TransactionStartBacktracking,
-    WritersPoll,
+from journal import (
+    BEGINNING,
+    Backtracking,
+    Poll,
+    Position,
+    ReadEvents,
+    ReadKeys,
+    WriterLockBacktracking,
 )
+from journal.backtracking import SequenceBacktracking, WritersPoll
 from tests.fixtures.examples import examples
 from tests.fixtures.foreign import OnlyForward
 
@@ -30,9 +33,11 @@ Machine = Callable[[datetime], Backtracking]
 
 SLOTS = 4
 """Transactions at a time, each of a source of its own."""
-BEGIN, LOCK, INSERT, COMMIT, ROLLBACK, TICK, READ, CRASH = range(8)
+BEGIN, LOCK, INSERT, COMMIT, ROLLBACK, TICK, READ, CRASH, NEXT, PREPARE, LET_GO = range(11)
 CODES = [BEGIN, BEGIN, LOCK, INSERT, INSERT, INSERT, COMMIT, COMMIT, ROLLBACK, TICK, TICK, *[READ] * 8, CRASH]
-programs = st.lists(st.tuples(st.sampled_from(CODES), st.integers(0, 31)), min_size=30, max_size=120)
+SESSIONS = [*CODES, *[READ] * 4, NEXT, PREPARE, PREPARE, LET_GO, LET_GO]
+"""What sessions do, besides: another transaction in the same message; a transaction is prepared, in two steps."""
+programs = st.lists(st.tuples(st.sampled_from(SESSIONS), st.integers(0, 31)), min_size=30, max_size=150)
 page_sizes = st.integers(1, 5)
 quick = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 SEEDS = [pytest.param(range(30), id="some"), pytest.param(range(30, 1500), id="many", marks=pytest.mark.slow)]
@@ -41,16 +46,19 @@ SEEDS = [pytest.param(range(30), id="some"), pytest.param(range(30, 1500), id="m
 @dataclass
 class Transaction:
     """
-    An open transaction.
+    An open transaction, of a session of its own.
 
-    It is stamped with its start a moment before it shows that it began. Inside the INSERT it locks the table, and then
-    draws a number.
+    It is stamped with its start, and shows later that it began. Inside the INSERT it locks the table, and then draws a
+    number.
     """
 
     name: str
     start: datetime
     is_shown: bool = False
     has_lock: bool = False
+    is_next: bool = False
+    """It began in the message of another: that is shown."""
+    is_prepared: bool = False
     rows: list[Position] = field(default_factory=list)
 
 
@@ -73,23 +81,33 @@ class Numbered:
         transaction = self.open.get(slot)
         if code == TICK:
             self.clock += timedelta(milliseconds=1 + 4 * number)
-            for one in self.open.values():
-                one.is_shown |= self.clock - one.start > START_MARGIN / 2
         elif code == BEGIN and transaction is None:
-            self.begun += 1
-            self.open[slot] = Transaction(f"{self.begun}", self.clock)
-        elif transaction is not None and code in {LOCK, INSERT}:
+            self.begin(slot, self.clock)
+        elif transaction is not None:
+            self.go_on(code, slot, transaction)
+
+    def begin(self, slot: int, at: datetime, *, is_next: bool = False) -> None:
+        self.begun += 1
+        self.open[slot] = Transaction(self.name(slot, at), at, is_next=is_next)
+
+    def name(self, slot: int, at: datetime) -> str:
+        return f"{self.begun}"
+
+    def go_on(self, code: int, slot: int, transaction: Transaction) -> None:
+        if code in {LOCK, INSERT} and not transaction.is_prepared:
             transaction.is_shown = True
             if transaction.has_lock and code == INSERT:
                 self.last[slot] += 1
                 transaction.rows.append(Position(self.stamp(transaction), 0, f"s{slot}", self.last[slot]))
             transaction.has_lock = True
-        elif transaction is not None and code in {COMMIT, ROLLBACK}:
+        elif code in {COMMIT, ROLLBACK, NEXT}:
             del self.open[slot]
-            if code == COMMIT:
-                self.visible = sorted([*self.visible, *transaction.rows])
-            else:
+            if code == ROLLBACK:
                 self.last[slot] -= len(transaction.rows)
+            else:
+                self.visible = sorted([*self.visible, *transaction.rows])
+            if code == NEXT and not transaction.is_prepared:
+                self.begin(slot, transaction.start, is_next=True)
 
     def stamp(self, transaction: Transaction) -> datetime:
         self.drawn += 1
@@ -99,14 +117,40 @@ class Numbered:
         """The lowest number that may still be drawn."""
         return BEGINNING + timedelta(microseconds=self.drawn + 1)
 
-    def holders(self) -> list[Transaction]:
-        return [one for one in self.open.values() if one.has_lock]
+    def looks(self) -> Generator[None, None, tuple[datetime, dict[str, datetime | None]]]:
+        """A poll: the place, and the holders, each with its start if it shows one; anything happens in between."""
+        if self.place_first:
+            place = self.place()
+            yield
+            return place, self.holders()
+        holders = self.holders()
+        yield
+        return self.place(), holders
+
+    def holders(self) -> dict[str, datetime | None]:
+        return {one.name: None for one in self.open.values() if one.has_lock}
 
 
 class Stamped(Numbered):
-    """A table whose rows are stamped with the start of their transaction."""
+    """
+    A table whose rows are stamped with the start of their transaction.
 
-    machine: Machine = TransactionStartBacktracking
+    A session that has no transaction waits for a message. From when it has one it is stamped, however long it takes to
+    show it.
+    """
+
+    machine: Machine = WriterLockBacktracking
+
+    def go_on(self, code: int, slot: int, transaction: Transaction) -> None:
+        if code == PREPARE and transaction.rows:
+            transaction.is_prepared = True
+        elif code == LET_GO and transaction.is_prepared:
+            transaction.is_shown = False
+        else:
+            super().go_on(code, slot, transaction)
+
+    def name(self, slot: int, at: datetime) -> str:
+        return f"{slot} {at.timestamp()}"
 
     def stamp(self, transaction: Transaction) -> datetime:
         return transaction.start
@@ -114,8 +158,34 @@ class Stamped(Numbered):
     def place(self) -> datetime:
         return self.clock
 
-    def holders(self) -> list[Transaction]:
-        return [one for one in self.open.values() if one.is_shown]
+    def looks(self) -> Generator[None, None, tuple[datetime, dict[str, datetime | None]]]:
+        place = self.place()
+        yield
+        waiting = self.waiting()
+        yield
+        found = self.sessions(waiting)
+        yield
+        return place, found | self.prepared()
+
+    def waiting(self) -> set[int]:
+        return {slot for slot in range(SLOTS) if slot not in self.open or self._has_let_go(slot)}
+
+    def sessions(self, waiting: set[int]) -> dict[str, datetime | None]:
+        found: dict[str, datetime | None] = {}
+        for slot in range(SLOTS):
+            one = None if self._has_let_go(slot) else self.open.get(slot)
+            if one is not None and (one.is_shown or one.is_next):
+                found[one.name] = one.start
+            elif slot not in waiting:
+                found[f"{slot} ? {self.begun}"] = None
+        return found
+
+    def prepared(self) -> dict[str, datetime | None]:
+        return {f"p{one.name}": None for one in self.open.values() if one.is_prepared}
+
+    def _has_let_go(self, slot: int) -> bool:
+        one = self.open.get(slot)
+        return one is not None and one.is_prepared and not one.is_shown
 
 
 class Play:
@@ -144,19 +214,10 @@ class Play:
             yield
 
     def poll(self, machine: Backtracking) -> Generator[None, None, None]:
-        place, holders = self.world.place(), self.world.holders()
-        yield
-        if self.world.place_first:
-            holders = self.world.holders()
-        else:
-            place = self.world.place()
+        place, holders = yield from self.world.looks()
         now = self.world.clock.timestamp()
-        machine.polled(
-            WritersPoll(
-                place, frozenset(one.name for one in holders), asked_at=now, told_at=now,
-                starts={one.name: one.start for one in holders},
-            )
-        )  # fmt: skip
+        starts = {name: start for name, start in holders.items() if start is not None}
+        machine.polled(WritersPoll(place, frozenset(holders), asked_at=now, told_at=now, starts=starts))
 
     def page(self, after: Position, until: datetime) -> list[Position]:
         """Read a page and handle what is new: its effects commit."""
@@ -188,7 +249,7 @@ class Play:
 
 def program_of(seed: int, length: int) -> Program:
     chance = random.Random(seed)
-    return [(chance.choice(CODES), chance.randrange(32)) for _ in range(length)]
+    return [(chance.choice(SESSIONS), chance.randrange(32)) for _ in range(length)]
 
 
 @pytest.mark.parametrize("world", [Numbered, Stamped])
@@ -209,7 +270,7 @@ def test_long_histories_keep_the_invariants(world: type[Numbered], seeds: Sequen
     handled = 0
     for seed in seeds:
         play = Play(world(), 1 + seed % 5)
-        play.run(program_of(seed, 400))
+        play.run(program_of(seed, 600))
         play.check()
         handled += len(play.handled)
 
@@ -233,19 +294,69 @@ class ListsHoldersFirst(Numbered):
 class ByLock(Stamped):
     """The bound of our own journal: who takes the lock after a poll is stamped after it."""
 
-    def holders(self) -> list[Transaction]:
-        return [one for one in super().holders() if one.has_lock]
+    def sessions(self, waiting: set[int]) -> dict[str, datetime | None]:
+        return self.holders()
 
 
-class WithoutMargin(Stamped):
-    """Does not see who was stamped and has not yet shown it."""
+class OnlyShown(Stamped):
+    """Does not see who was stamped and has not yet shown it, with a margin for short moments."""
 
     @staticmethod
     def machine(start: datetime) -> Backtracking:
-        return WriterLockBacktracking(start, margin=timedelta(0))
+        return WriterLockBacktracking(start, margin=timedelta(milliseconds=250))
+
+    def waiting(self) -> set[int]:
+        return {*range(SLOTS)}
 
 
-@pytest.mark.parametrize("world", [ForwardByNumber, ForwardByTime, ListsHoldersFirst, ByLock, WithoutMargin])
+class LooksWhoWaitsLast(Stamped):
+    """Who shows nothing, and is then shown its start and answered, waits for its next message in between."""
+
+    def looks(self) -> Generator[None, None, tuple[datetime, dict[str, datetime | None]]]:
+        place = self.place()
+        yield
+        shown = {one.name for one in self.open.values() if one.is_shown or one.is_next}
+        yield
+        waiting = self.waiting() | {slot for slot, one in self.open.items() if one.is_shown}
+        found = self.sessions(waiting)
+        found = {name: start for name, start in found.items() if start is None or name in shown}
+        return place, found | self.prepared()
+
+
+class OnlyTransactions(Stamped):
+    """Takes a session that shows no transaction for idle, while it does the rest of its message."""
+
+    def sessions(self, waiting: set[int]) -> dict[str, datetime | None]:
+        between = {one.name for one in self.open.values() if one.is_next and not one.is_shown}
+        return {name: start for name, start in super().sessions(waiting).items() if name not in between}
+
+
+class PreparedFirst(Stamped):
+    """Looks for what is prepared before the sessions: what is prepared in between is in neither list."""
+
+    def looks(self) -> Generator[None, None, tuple[datetime, dict[str, datetime | None]]]:
+        place, prepared = self.place(), self.prepared()
+        yield
+        waiting = self.waiting()
+        yield
+        return place, self.sessions(waiting) | prepared
+
+
+class NamesOnce(Stamped):
+    """A transaction that is prepared is bound when it is first seen, though its session still shows the same one."""
+
+    class machine(WriterLockBacktracking):
+        def _bound_of(self, holder: str, poll: WritersPoll, gone: Sequence[datetime]) -> datetime:
+            return self._bounds.get(holder) or super()._bound_of(holder, poll, gone)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        ForwardByNumber, ForwardByTime, ListsHoldersFirst, ByLock, OnlyShown, LooksWhoWaitsLast, OnlyTransactions,
+        PreparedFirst, NamesOnce,
+    ],
+)  # fmt: skip
 def test_the_model_finds_what_a_wrong_bound_loses(world: type[Numbered]) -> None:
     def loses(seed: int) -> bool:
         play = Play(world(), 3)
