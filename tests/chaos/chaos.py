@@ -38,7 +38,7 @@ _STUCK = 120.0
 """Seconds without a fault that hits, or an event that is handled, after which a run is given up."""
 _PAUSES = {"servers": 1.5, "ranges": 0.5, "transactions": 0.2}
 """Seconds between two faults of a lane, about; of others there is no more than a moment."""
-ANYWHERE = ("cancel", "terminate", "cut", "lost answer", "kill", "stop", "black hole", "crash")
+ANYWHERE = ("cancel", "terminate", "cut", "lost answer", "kill", "stop", "freeze", "black hole", "crash")
 
 
 class Chaos:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import asyncpg
 
 from tests.chaos.cluster import FAKETIME, Cluster, can_mount
+from tests.fixtures.frozen import Trap, cannot_trap
 
 _TRIES = 60
 _ACTIVE = """
@@ -25,6 +26,15 @@ SELECT pid, pg_terminate_backend(pid) FROM (
     AND application_name <> 'harm' ORDER BY state = 'idle', random() LIMIT 1
 ) AS a
 """
+_BACKEND = """
+SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
+AND application_name <> 'harm' ORDER BY random() LIMIT 1
+"""
+_FREEZES_IN = (
+    "pgstat_report_activity", "pgstat_report_xact_timestamp", "StartTransactionCommand", "CommitTransactionCommand",
+    "ProcArrayEndTransaction",
+)  # fmt: skip
+"""Where the clock has been read and not shown, or a commit is not visible yet, or is, and its session is still open."""
 _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
 
 
@@ -118,6 +128,20 @@ async def _black_hole(target: Target, choices: random.Random) -> bool:
     return connections > 0
 
 
+async def _freeze(target: Target, choices: random.Random) -> bool:
+    """A session's process loses its processor where its transaction begins or ends."""
+    cluster = choices.choice(target.clusters)
+    for row in await cluster.ask(_BACKEND):
+        with Trap(row["pid"], choices.choice(_FREEZES_IN)) as trap:
+            try:
+                await trap.caught()
+            except TimeoutError:
+                return False
+            await asyncio.sleep(choices.uniform(0.3, 2))
+            return True
+    return False
+
+
 async def _rescale(target: Target, choices: random.Random) -> bool:
     await target.rescale(choices)
     return True
@@ -196,6 +220,7 @@ KINDS: Mapping[str, Kind] = {
     "lost answer": Kind(150, "commits", _lost_answer),
     "kill": Kind(50, "processes"),
     "stop": Kind(40, "processes"),
+    "freeze": Kind(30, "freezes", _freeze, cannot_trap()),
     "rescale": Kind(30, "ranges", _rescale),
     "late commit": Kind(30, "transactions", _late),
     "prepared": Kind(10, "transactions", _prepared),
