@@ -28,7 +28,7 @@ SELECT pid, pg_terminate_backend(pid) FROM (
 """
 _BACKEND = """
 SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
-AND application_name <> 'harm' ORDER BY random() LIMIT 1
+AND application_name <> 'harm' ORDER BY state_change < clock_timestamp() - interval '0.5 s', random() LIMIT 1
 """
 _FREEZES_IN = (
     "pgstat_report_activity", "pgstat_report_xact_timestamp", "StartTransactionCommand", "CommitTransactionCommand",
@@ -134,7 +134,7 @@ async def _freeze(target: Target, choices: random.Random) -> bool:
     for row in await cluster.ask(_BACKEND):
         with Trap(row["pid"], choices.choice(_FREEZES_IN)) as trap:
             try:
-                await trap.caught()
+                await asyncio.wait_for(trap.caught(), 1)
             except TimeoutError:
                 return False
             await asyncio.sleep(choices.uniform(0.3, 2))
