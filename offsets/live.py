@@ -210,7 +210,7 @@ class _LiveReader:
         The verdict on an event by what is remembered.
 
         Raises:
-            _WentBack: Its number was used before, for an older one: a source's times rise with its numbers. It is
+            _WentBack: Its number was used before, for an older one: none that was taken of its source is as new. It is
                 all that a dump shows that is restored in place.
         """
         verdict = batch.validate(event.source_id, event.seq_nr, event.db_timestamp)
@@ -241,7 +241,8 @@ class _LiveReader:
     def _take(self, batch: BatchVerdicts, envelope: EventEnvelope, accepted: list[EventEnvelope]) -> None:
         batch.accept(envelope.source_id, envelope.seq_nr)
         accepted.append(envelope)
-        self._last[envelope.source_id] = envelope.db_timestamp
+        last = self._last.get(envelope.source_id, envelope.db_timestamp)
+        self._last[envelope.source_id] = max(last, envelope.db_timestamp)
 
     async def _verdict(self, session: Session, batch: BatchVerdicts, envelope: EventEnvelope) -> Verdict:
         key = envelope.source_id, envelope.seq_nr

@@ -1,0 +1,67 @@
+"""Events of a source whose stamps are not in their order: of two transactions, the one that began first wrote last."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import asyncpg
+import pytest
+
+from journal import BEGINNING, connect
+from journal.foreign import table_log
+from offsets.live import live_events
+from projections import EventEnvelope, Session, handles, projection
+from tests.fixtures.foreign import FOREIGN
+from tests.fixtures.projections import EFFECTS, Happened, effects, execute, record, running, until_effects
+from tests.integration.foreign.test_attacks import MAPPINGS, TABLE, insert
+
+
+async def write(dsn: str) -> None:
+    """Four events of one source, each by a transaction that began before that of the event before."""
+    connections = [await asyncpg.connect(dsn) for _ in range(4)]
+    await connections[0].execute(TABLE)
+    await connections[0].execute("CREATE INDEX ON orders (at)")
+    for connection in connections:
+        await connection.execute("BEGIN")
+    for connection in reversed(connections):
+        await insert(connection, "s")
+        await connection.execute("COMMIT")
+    for connection in connections:
+        await connection.close()
+
+
+def of(size: int) -> type:
+    """A projection that reads so many events at a time."""
+
+    @projection(f"orders-{size}", entity_type="order", batch_size=size)
+    class Orders:
+        @handles(Happened)
+        async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+            await record(session, envelope)
+
+    return Orders
+
+
+@pytest.mark.parametrize("bound", MAPPINGS)
+@pytest.mark.parametrize("size", [1, 3, 100])
+async def test_the_first_events_of_a_source_are_handled_in_the_order_of_their_numbers(
+    empty_dsn: str, dsn: str, size: int, bound: str
+) -> None:
+    """They are there when the source is seen for the first time, and the last one is read first."""
+    await write(empty_dsn)
+    async with connect(dsn) as read_side, connect(empty_dsn, FOREIGN["asyncpg"]) as database:
+        await execute(read_side, EFFECTS)
+        log = await table_log(database, MAPPINGS[bound], name="shop")
+        async with running(read_side, of(size), journal=log, ranges=1):
+            await until_effects(read_side, 4)
+        assert await effects(read_side) == [("s", number) for number in range(1, 5)]
+
+
+async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn: str) -> None:
+    await write(empty_dsn)
+    async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
+        log = await table_log(database, MAPPINGS["transaction-start"], name="shop")
+        async with aclosing(live_events(log, "order", start=BEGINNING)) as events, asyncio.timeout(30):
+            found = [(await anext(events)).seq_nr for _ in range(4)]
+    assert found == [1, 2, 3, 4]
