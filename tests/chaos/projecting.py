@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from journal import Database, Row
 from projections.auditing import Audit
-from tests.chaos.chaos import Chaos, audit
+from tests.chaos.chaos import SOURCES, Chaos, audit
 from tests.chaos.worker import EFFECTS, FOREIGN
 
 _EVENTS = "SELECT source_id, seq_nr, event_id::text FROM projections.events"
@@ -101,6 +101,13 @@ class ForeignChaos(TogetherChaos):
         await rows(self.read_side.database, f"ALTER TABLE effects ADD wide text DEFAULT '{'x' * 1500}'")
         for statement in FOREIGN:
             await rows(self.journal.database, statement)
+        async with self.journal.database.transaction() as first:
+            await first.execute("SELECT")
+            async with self.journal.database.transaction() as second:
+                await self._insert(second, SOURCES)
+            await self._insert(
+                first, SOURCES
+            )  # each source's second event has an earlier time than its first
 
     def _elsewhere(self) -> list[str]:
         return [f"foreign={self.journal.dsn}"]
@@ -115,8 +122,11 @@ class ForeignChaos(TogetherChaos):
 
     async def append_to(self, connection: Any, choices: random.Random, journal: int = 0) -> None:
         """As an application does that numbers the events of a source by the last one: who is later fails."""
-        for event in self._events(choices):
+        await self._insert(connection, [event.source_id for event in self._events(choices)])
+
+    async def _insert(self, connection: Any, sources: Sequence[str]) -> None:
+        for source_id in sources:
             await connection.execute(
                 "INSERT INTO log (source, number) SELECT $1, coalesce(max(number), 0) + 1 FROM log WHERE source = $1",
-                event.source_id,
+                source_id,
             )
