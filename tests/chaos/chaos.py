@@ -122,14 +122,22 @@ class Chaos:
     async def catch_up(self) -> None:
         """A worker that nothing happens to handles what is left, for as long as it gets on."""
         process = await self._start("asyncpg", "until_caught_up")
-        ended = asyncio.create_task(process.wait())
-        effects = -1
-        while not (await asyncio.wait([ended], timeout=_STUCK))[0]:
-            before, effects = effects, await self._effects()
-            assert effects > before, (
-                f"nothing handled for {_STUCK:g} s, after {effects}: {_said(process)[-3000:]}"
-            )
-        assert ended.result() == 0, _said(process)
+        await self.until(lambda: _ended(process), self._effects)
+        assert process.returncode == 0, _said(process)
+
+    async def until(self, done: Callable[[], Awaitable[bool]], handled: Callable[[], Awaitable[Any]]) -> None:
+        """Wait, for as long as what is handled changes."""
+        before, changed = None, time.monotonic()
+        while not await done():
+            if (now := await handled()) != before:
+                before, changed = now, time.monotonic()
+            waited = time.monotonic() - changed
+            assert waited < _STUCK, f"nothing handled for {waited:.0f} s, after {now}; {self._last_said()}"
+            await asyncio.sleep(0.2)
+
+    def _last_said(self) -> str:
+        newest = max(self._logs.iterdir(), key=lambda path: path.stat().st_mtime)
+        return newest.read_text()[-3000:]
 
     async def _effects(self) -> int:
         async with self.read_side.database.session() as session:
@@ -290,6 +298,10 @@ class Chaos:
 
 class _RolledBackError(Exception):
     pass
+
+
+async def _ended(process: Process) -> bool:
+    return process.returncode is not None
 
 
 def _said(process: Process) -> str:

@@ -196,13 +196,21 @@ class SubscriptionChaos(Chaos):
             for made in self._consumers():
                 group.create_task(made.run(stop))
             try:
-                async with asyncio.timeout(120), self._database.session() as session:
-                    while not await session.fetchval(CAUGHT_UP, GROUP):
-                        # What a process had in hand when it was killed is due after a minute.
-                        await session.execute(DUE)
-                        await asyncio.sleep(0.1)
+                await self.until(self._caught_up, self._handled)
             finally:
                 stop.set()
+
+    async def _caught_up(self) -> bool:
+        async with self._database.session() as session:
+            # What a process had in hand when it was killed is due after a minute.
+            await session.execute(DUE)
+            return bool(await session.fetchval(CAUGHT_UP, GROUP))
+
+    async def _handled(self) -> Any:
+        async with self._database.session() as session:
+            return await session.fetchval(
+                "SELECT (SELECT count(*) FROM match_log) + (SELECT count(*) FROM seen)"
+            )
 
 
 DUE = "UPDATE projections.group_retries SET due_at = now() WHERE due_at > now() + interval '1 second'"

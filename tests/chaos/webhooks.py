@@ -230,11 +230,16 @@ class WebhookChaos(Chaos):
             await self._made.set_state("acme", endpoint_id, "active")
         processes = [await self._start("asyncpg", what) for what in ("fan-out", "deliver")]
         try:
-            async with asyncio.timeout(180), self._database.session() as session:
-                while not await session.fetchval(CAUGHT_UP):
-                    await asyncio.sleep(0.1)
+            await self.until(self._caught_up, self._handled)
         finally:
             await asyncio.gather(*map(_end, processes))
+
+    async def _caught_up(self) -> bool:
+        async with self._database.session() as session:
+            return bool(await session.fetchval(CAUGHT_UP))
+
+    async def _handled(self) -> Any:
+        return sum(map(len, self.receiver.taken.values()))
 
     async def check(self) -> dict[str, Audit]:
         """Every delivery is done, what nobody tried again succeeded once, and arrivals are in the order asked for."""
