@@ -213,6 +213,12 @@ class SubscriptionChaos(Chaos):
             )
 
 
+_HANDLED = """
+SELECT ARRAY[
+    (SELECT count(*) FROM match_log), (SELECT count(*) FROM seen),
+    (SELECT count(*) FROM projections.group_retries WHERE due_at IS NOT NULL)
+]
+"""
 DUE = "UPDATE projections.group_retries SET due_at = now() WHERE due_at > now() + interval '1 second'"
 CAUGHT_UP = """
 SELECT NOT EXISTS (
