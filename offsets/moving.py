@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -79,6 +79,7 @@ async def take_over_offsets(
     cut: Sequence[SliceRange],
     *,
     dry_run: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> Moved:
     """
     Have a projection of ours go on where one of another framework stands.
@@ -93,6 +94,7 @@ async def take_over_offsets(
         stands: Where the other one stands.
         cut: Into which ranges its slices are cut, if it is new.
         dry_run: Look at everything, and store nothing.
+        progress: Is told of how many sources the offsets are stored so far, as they are stored.
 
     Raises:
         MoveRefused: The projection has offsets, those of the other are ahead of the log, or it cannot be told since
@@ -113,7 +115,7 @@ async def take_over_offsets(
             )
             await _check_unused(session, number, projection.name)
             await session.execute(_START, number, stands.start)
-            moved = await _store(session, number, log, projection, stands)
+            moved = await _store(session, number, log, projection, stands, progress=progress)
             await (session.rollback() if dry_run else session.commit())
         except BaseException:
             await session.rollback()
@@ -167,8 +169,9 @@ async def _with_open_writers(log: Log, stands: Standing) -> Standing:
 
 
 async def _store(
-    session: OwnedSession, number: int, log: Log, projection: Registered, stands: Standing
-) -> Moved:
+    session: OwnedSession, number: int, log: Log, projection: Registered, stands: Standing,
+    *, progress: Callable[[int], None] | None,
+) -> Moved:  # fmt: skip
     """Store all offsets: those that are stored elsewhere, as far as the log has them, and those that the log shows."""
     reader = SliceReader(projection.entity_types, ALL_SLICES, queries=log.queries)
     sources = deleted = 0
@@ -178,6 +181,8 @@ async def _store(
                 kept, gone = await _fitting(log, reader, offsets[first : first + _PAGE])
                 sources += await _insert(session, number, kept)
                 deleted += gone
+                if progress is not None:
+                    progress(sources)
     if deleted and not sources:
         raise MoveRefused(
             f"journal {log.name!r} has no event of any of {deleted} sources: it is another journal"

@@ -132,7 +132,8 @@ class Elsewhere:
         framework: The other framework.
         name: What it is called there: the projection (Akka, Pekko, eventsourcing), the processor or subscription
             (Emmett), the stream of its position (message-db).
-        table: Where that is stored, where it has no usual name: ``table`` or ``schema.table``.
+        table: Where that is stored, where it has no usual name: ``table`` or ``schema.table``. Without a schema it is
+            one of the search path beside the read model, and of the schema public beside the log.
         kept: Of Akka and Pekko over R2DBC: for how long after a source's last event its offset is there for sure
             (``time-window``, or ``delete-after``).
     """
@@ -194,8 +195,8 @@ async def standing(
     """
     log = log.at_primary  # a standby may not have what was handled last
     seen: set[str] = set()
-    for table in _tables(elsewhere, by_time=not log.is_by_number):
-        for place in (database, log.database):
+    for named in _tables(elsewhere, by_time=not log.is_by_number):
+        for place, table in ((database, named), (log.database, _in_public(named))):
             async with place.session() as session:
                 if not await _is_there(session, elsewhere, table):
                     continue
@@ -222,6 +223,11 @@ def _tables(elsewhere: Elsewhere, *, by_time: bool) -> Sequence[_Table]:
     if elsewhere.table is not None:
         return [table._replace(name=elsewhere.table) for table in tables[:1]]
     return [table._replace(name=table.name.format(elsewhere.name.lower())) for table in tables]
+
+
+def _in_public(table: _Table) -> _Table:
+    """As the tables of a journal are: what the role's search path has there is its owner's."""
+    return table if "." in table.name else table._replace(name=f"public.{table.name}")
 
 
 def _quoted(table: _Table) -> str:

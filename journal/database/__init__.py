@@ -1,17 +1,19 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
-from journal.database.base import OF_A_FOREIGN_JOURNAL
+from journal.database.base import NO_FUNCTION_OF_OTHERS, OF_A_FOREIGN_JOURNAL
 from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
 from journal.database.error_translation import raised_as, translate, translated
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
 from journal.database.identifiers import quote
+from journal.database.pooler import refuses_parameters
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
 from journal.database.sync import SyncConnection, connect_sync
 from journal.dsn import hide_password
 
 __all__ = [
+    "NO_FUNCTION_OF_OTHERS",
     "OF_A_FOREIGN_JOURNAL",
     "PLAN_ANEW",
     "Database",
@@ -34,6 +36,7 @@ __all__ = [
     "is_conflict",
     "quote",
     "raised_as",
+    "refuses_parameters",
     "session_on",
     "spoil",
     "sqlstate_of",

@@ -47,6 +47,7 @@ Behind a pooler each transaction has it, and a statement alone has not: that wou
 """
 
 OF_A_FOREIGN_JOURNAL: Mapping[str, str] = {
+    "search_path": "pg_catalog, pg_temp",  # first: what sets the others is looked up by it
     "default_transaction_read_only": "on",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -54,12 +55,24 @@ OF_A_FOREIGN_JOURNAL: Mapping[str, str] = {
     "plan_cache_mode": "force_generic_plan",
 }
 """
-What sessions have that read the journal of another system: they write nothing, and walk its indexes.
+What sessions have that read the journal of another system: they write nothing, walk its indexes, and run no function,
+operator or cast of its owner's, whatever the role's search path has. Tables are named with their schema.
 
 Our own journal is read by functions that set the like; statistics that lag behind must not decide how a page is read.
 """
 
 _AS_IT_IS = nullcontext()
+
+
+def set_local(name: str, value: str) -> str:
+    """The statement that sets one of those for a transaction; a value may be a list."""
+    parts = ", ".join(f"'{part}'" for part in value.split(", "))
+    return f"SET LOCAL {name} = {parts}"
+
+
+NO_FUNCTION_OF_OTHERS = set_local("search_path", OF_A_FOREIGN_JOURNAL["search_path"])
+"""For the rest of a transaction, find functions, operators and types of PostgreSQL's own only."""
+
 
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
@@ -228,13 +241,14 @@ class BaseDatabase(ABC):
 
     async def pin(self) -> None:
         """Set in every transaction what the sessions that a pooler lends have otherwise."""
-        pinned = self.pinned_for(self._settings)
-        async with self.session() as session:
-            found = {name: await session.fetchval(f"SHOW {name}") for name in pinned}
+        pinned, found = self.pinned_for(self._settings), dict[str, str]()
+        if not self._settings.foreign_journal:  # whose owner may change later what sessions begin with
+            async with self.session() as session:
+                found = {name: await session.fetchval(f"SHOW {name}") for name in pinned}
         self._pins = [
-            f"SET LOCAL {name} = '{value}'"
+            set_local(name, value)
             for name, value in pinned.items()
-            if not found[name].lower().startswith(value.lower())
+            if not found.get(name, "").lower().startswith(value.lower())
         ]
 
     @abstractmethod

@@ -12,6 +12,11 @@ _REFUSES_PARAMETERS = re.compile(r"start-?up parameter|command-line option", re.
 """What PgBouncer, and proxies like it, say to a parameter that a session is to start with."""
 
 
+def refuses_parameters(error: BaseException) -> bool:
+    """Whether it is a pooler's, which takes no parameters that a session is to start with."""
+    return _REFUSES_PARAMETERS.search(str(error)) is not None
+
+
 async def open_direct(
     driver: type[BaseDatabase], dsn: str, settings: ConnectionSettings
 ) -> BaseDatabase | None:
@@ -22,7 +27,7 @@ async def open_direct(
     try:
         database = await driver.open(dsn, settings, pooled=False)
     except DatabaseError as error:
-        if looks and _REFUSES_PARAMETERS.search(str(error)):
+        if looks and refuses_parameters(error):
             return None
         raise
     direct = False
@@ -38,4 +43,7 @@ async def _is_direct(database: BaseDatabase) -> bool:
     """Whether the process that answers is the one that was connected to."""
     async with database.session() as session:
         pid = database.announced_pid(session.connection)
-        return await session.execute(f"SELECT WHERE pg_backend_pid() = {pid}") == 1
+        return (
+            await session.execute(f"SELECT WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {pid}")
+            == 1
+        )

@@ -61,7 +61,7 @@ def queries_of(
 
     Args:
         mapping: The meaning of its columns.
-        types: The SQL types of ``source``, ``payload`` and ``metadata``, as format_type() names them.
+        types: The SQL types of its parts, as format_type() names them: with a schema, where they are not of pg_catalog.
         sequence: The sequence that its position is drawn from, quoted; for the bound that asks it.
         by_slice: Read a page slice by slice, where only an index that begins with the slice is there.
     """
@@ -147,6 +147,8 @@ class _Filling:
             return "1" if name == "version" else f"NULL::{_CASTS.get(name, 'text')}"
         if name in {"payload", "metadata"}:
             return sql_of(value) if self._types[name] == BYTES_TYPE else f"({sql_of(value)})::text"
+        if "." in self._types[name]:  # of no type of PostgreSQL's own
+            return _written(sql_of(value))
         part = f"({sql_of(value)})::{_CASTS[name]}"
         return f"coalesce({part}, 1)" if name == "version" else part
 
@@ -161,6 +163,11 @@ class _Filling:
             return f"least(coalesce(octet_length({sql}), 0), 100000000)"
         packed = f"CASE WHEN pg_column_compression({sql}) IS NULL THEN 1 ELSE 16 END"
         return f"least(coalesce(pg_column_size({sql}), 0), 50000000) * {packed}"
+
+
+def _written(sql: str) -> str:
+    """The text of a value as its type writes it: a cast may be a function of the type's owner."""
+    return f"CASE WHEN ({sql}) IS NOT NULL THEN format('%s', {sql}) END"
 
 
 def _key_type(type_name: str) -> str:

@@ -49,8 +49,8 @@ class _Options:
     committed: Annotated[
         str | None,
         Opt(
-            "What was committed: a query on the journal, or a file. Default: the events of this library's journal that "
-            "NAME reads.",
+            "What was committed: a query on the journal, which names tables with their schemas, or a file. Default: "
+            "the events of this library's journal that NAME reads.",
             metavar="SQL|FILE",
         ),
     ] = None
@@ -101,7 +101,7 @@ def audit(
     Examples
       projections audit orders --handled 'SELECT source_id, seq_nr FROM orders_handled ORDER BY n'
       projections audit orders --event-type Placed --event-type Paid --handled 'SELECT …'
-      projections audit orders --committed 'SELECT id AS source_id, version AS seq_nr FROM events' --handled 'SELECT …'
+      projections audit orders --committed 'SELECT source_id, seq_nr FROM public.log' --handled 'SELECT …'
       projections audit --committed committed.jsonl --handled handled.jsonl
     """  # noqa: D301 - click reads the escape
     _check(name, options)

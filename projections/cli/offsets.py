@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, get_args
 
 import click
+from rich.console import Console
 
 import offsets as stored
 from journal import BEGINNING, Database, Log, OwnedSession, Session, slice_ranges
@@ -151,9 +152,11 @@ async def import_(
                 stored.standing(database, journal, ours.entity_types, elsewhere)
             )
         registered = stored.Registered(ours.name, ours.version, ours.entity_types)
+        told = stack.enter_context(Console(stderr=True).status("offsets are read ..."))  # on a terminal
         moved = await stored.take_over_offsets(
-            database, journal, registered, stands, slice_ranges(ranges), dry_run=dry_run
-        )
+            database, journal, registered, stands, slice_ranges(ranges), dry_run=dry_run,
+            progress=lambda sources: told.update(f"offsets of {sources:,} sources ..."),
+        )  # fmt: skip
     values = moved._asdict() | {"name": ours.name, "stored": not dry_run}
     lines = [
         f"{moved.told}",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from journal import ALL_SLICES, JOURNAL, DatabaseUnavailable, EntityTypes, SliceRange, hide_password
-from journal.database import translate
+from journal.database import NO_FUNCTION_OF_OTHERS, OF_A_FOREIGN_JOURNAL, refuses_parameters, translate
 
 Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
 
@@ -257,35 +257,53 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
     schema = schema_of(reading.columns)
     # A lock comes too late for a snapshot that is there already: whoever exports one has it.
     first = LOCK_LOG if reading.snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(reading.snapshot)}"
-    for batch in select_batches(dsn, statement(reading), [first], reading.batch_bytes):
+    for batch in select_batches(dsn, statement(reading), first, reading.batch_bytes):
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def select_batches(dsn: str, sql: str, first: Iterable[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def select_batches(
+    dsn: str, sql: str, first: str | None, batch_bytes: int, *, foreign: bool = False
+) -> Iterator[pa.RecordBatch]:
     """
     What a SELECT reads, as ADBC types it; see :func:`read_batches`.
 
     Args:
         dsn: The database.
         sql: The statement.
-        first: Statements before it, in its transaction.
+        first: A statement before it, in its transaction.
         batch_bytes: About how many bytes a batch has.
+        foreign: Whether the database is another system's, of whose owner nothing is to run.
     """
-    with _translated(dsn), closing(_connect(dsn)) as connection, closing(connection.cursor()) as cursor:
-        for preparation in (_AS_OF_ONE_MOMENT, *first, "SET LOCAL client_encoding = 'UTF8'", NO_LIMITS):
+    before = [*([] if first is None else [first]), *([NO_FUNCTION_OF_OTHERS] if foreign else [])]
+    with (
+        _translated(dsn),
+        closing(_connect(dsn, foreign=foreign)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
+        for preparation in (_AS_OF_ONE_MOMENT, *before, "SET LOCAL client_encoding = 'UTF8'", NO_LIMITS):
             cursor.execute(preparation)
         cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(batch_bytes)})
         cursor.execute(sql)
         yield from cursor.fetch_record_batch()
 
 
-def _connect(dsn: str) -> Any:
+def _connect(dsn: str, *, foreign: bool) -> Any:
     try:
         said = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.
         raise DatabaseUnavailable("no connection to the database: the DSN cannot be read") from None
-    return adbc.connect(make_conninfo(dsn, **{k: v for k, v in _DEFAULTS.items() if k not in said}))
+    conninfo = make_conninfo(dsn, **{k: v for k, v in _DEFAULTS.items() if k not in said})
+    if foreign:  # ADBC looks at the types of a database as soon as it is connected
+        path = OF_A_FOREIGN_JOURNAL["search_path"].replace(" ", "")
+        try:
+            return adbc.connect(
+                make_conninfo(conninfo, options=f"{said.get('options', '')} -c search_path={path}")
+            )
+        except adbc.Error as error:
+            if not refuses_parameters(error):
+                raise
+    return adbc.connect(conninfo)
 
 
 class _Failure(Exception):

@@ -24,7 +24,13 @@ from journal import (
     Queries,
     Unreadable,
 )
-from journal.database import OF_A_FOREIGN_JOURNAL, SyncConnection, connect_sync, fetch_on_sync
+from journal.database import (
+    NO_FUNCTION_OF_OTHERS,
+    OF_A_FOREIGN_JOURNAL,
+    SyncConnection,
+    connect_sync,
+    fetch_on_sync,
+)
 from spark_projections.reading.batches import (
     COLUMNS,
     SCHEMA,
@@ -115,7 +121,7 @@ class ReadLog:
             connection.autocommit = True
             if self.queries is not None:
                 for name, value in OF_A_FOREIGN_JOURNAL.items():
-                    connection.execute("SELECT set_config(%s, %s, FALSE)", (name, value))
+                    connection.execute("SELECT pg_catalog.set_config(%s, %s, FALSE)", (name, value))
             yield connection
 
     def counts(self, entity_types: EntityTypes) -> dict[int, int]:
@@ -123,6 +129,7 @@ class ReadLog:
         if self.queries is None:
             return slice_counts(self.address(), entity_types)
         with connect_sync(self.address()) as connection:
+            connection.execute(NO_FUNCTION_OF_OTHERS.encode())
             connection.execute("SET LOCAL statement_timeout = 0")
             rows = fetch_on_sync(connection, self.queries.counts, [entity_types.sql])
         return {number: events for number, events, _ in rows}
@@ -167,8 +174,8 @@ class ReadLog:
         columns = [f"NULL::text AS {name}" if name in left_out else f"e.{name}" for name in COLUMNS]
         columns[COLUMNS.index("event_id")] = "e.event_id::text AS event_id"
         sql = statement(reading, self.relations, [*columns, *(f"e.{name}" for name in _DECODED_BY)])
-        first = [] if reading.snapshot is None else [f"SET TRANSACTION SNAPSHOT {literal(reading.snapshot)}"]
-        return select_batches(self.address(), sql, first, reading.batch_bytes)
+        first = None if reading.snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(reading.snapshot)}"
+        return select_batches(self.address(), sql, first, reading.batch_bytes, foreign=True)
 
     def _events(self, batch: pa.RecordBatch) -> list[EventEnvelope]:
         if self.queries is None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, EntityTypes, InvalidValue, SliceRange
-from journal.database import SyncConnection, connect_sync, translated
+from journal.database import NO_FUNCTION_OF_OTHERS, SyncConnection, connect_sync, translated
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.logs import UNREADABLE, ReadLog
@@ -298,7 +298,7 @@ def journal_frame(
     # Not by with: what the block raises is the caller's, and no error of this connection.
     try:
         with translated(psycopg.Error):
-            snapshot = _exported(connection, LOCK_LOG if log.queries is None else None)
+            snapshot = _exported(connection, LOCK_LOG if log.queries is None else NO_FUNCTION_OF_OTHERS)
         yield read_journal(
             spark, entity_type=entity_type, dsn=dsn, journal=journal, snapshot=snapshot, **more
         )
@@ -306,10 +306,9 @@ def journal_frame(
         held.close()
 
 
-def _exported(connection: SyncConnection, lock: LiteralString | None) -> str:
+def _exported(connection: SyncConnection, first: str) -> str:
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    if lock is not None:
-        connection.execute(lock)
+    connection.execute(first.encode())
     connection.execute(_NO_IDLE_LIMIT)
     [(snapshot,)] = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()
     return str(snapshot)

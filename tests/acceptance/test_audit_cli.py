@@ -153,7 +153,7 @@ async def test_a_journal_in_another_database_and_one_of_another_system(
 
         change(elsewhere, "CREATE TABLE log (stream text, version int)")
         change(elsewhere, "INSERT INTO log VALUES ('a', 1), ('b', 1), ('b', 7)")
-        committed = ["--committed", "SELECT stream AS source_id, version AS seq_nr FROM log;"]
+        committed = ["--committed", "SELECT stream AS source_id, version AS seq_nr FROM public.log;"]
         found = audited("p", *committed, *HANDLED, *sides, code=1)
         assert examples(found) == {("lost", "b", 7)}
 

@@ -35,6 +35,8 @@ schema install
 schema upgrade
 schema verify
 worker app:Delays --until-caught-up
+audit delays --handled HANDLED
+audit delays --committed COMMITTED --handled HANDLED
 status
 status delays
 lag
@@ -181,9 +183,9 @@ REFUSED = {
 }
 """What is refused for another reason than the pooler: it asks the database for what is not there."""
 ELSEWHERE = {
-    "archive repair", "audit", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo",
+    "archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo",
 }  # fmt: skip
-"""Run until they are stopped: below; or without a database, or by a user's queries; or load a database of their own."""
+"""Run until they are stopped: below; or without a database; or load a database of their own."""
 
 
 class Place:
@@ -197,6 +199,8 @@ class Place:
             "NONE": NONE,
             "FILE": str(directory / "flights.csv"),
             "MAPPING": str(directory / "orders.toml"),
+            "HANDLED": "SELECT source_id, seq_nr FROM seen WHERE projection = 'delays' ORDER BY source_id, seq_nr",
+            "COMMITTED": "SELECT source_id, seq_nr FROM projections.events WHERE event_type = 'Landed'",
         }
 
     def made(self, name: str, *command: str) -> None:

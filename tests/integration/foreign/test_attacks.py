@@ -13,21 +13,16 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from journal import ConnectionSettings, Database, EventEnvelope, Log, Position, Session, connect
+from journal import ConnectionSettings, Database, Log, Position, connect
 from journal.backtracking import END_OF_TIME
 from journal.events import BEGINNING
 from journal.foreign import Constant, TableMapping, table_log
-from projections import handles, projection
-from tests.fixtures.foreign import FOREIGN
+from tests.fixtures.foreign import FOREIGN, Orders
 from tests.fixtures.projections import (
-    EFFECTS,
-    Happened,
     caught_up,
     each_once,
     effects,
-    execute,
     fetchval,
-    record,
     running,
     until,
     until_effects,
@@ -59,28 +54,6 @@ SETTINGS = [
     "standard_conforming_strings = off",
 ]
 ROLE = "DO $$ BEGIN EXECUTE format('ALTER ROLE %I IN DATABASE %I SET {}', current_user, current_database()); END $$"
-
-
-@projection("orders", entity_type="order")
-class Orders:
-    @handles(Happened)
-    async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await record(session, envelope)
-
-
-@pytest.fixture
-async def owner(empty_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(empty_dsn)
-    await connection.execute(TABLE)
-    yield connection
-    await connection.close()
-
-
-@pytest.fixture
-async def read_side(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn) as database:
-        await execute(database, EFFECTS)
-        yield database
 
 
 @asynccontextmanager

@@ -238,13 +238,15 @@ async def test_what_cannot_be_taken_over_is_refused_and_changes_nothing(empty_ds
         transaction = there.connection.transaction()
         await transaction.start()
         await there.handled("account|a", 1, at(0))
-        await refused("is writing to akka_projection_timestamp_offset_store: stop the projection 'accounts'")
+        await refused(
+            "is writing to public.akka_projection_timestamp_offset_store: stop the projection 'accounts'"
+        )
         await transaction.rollback()
         await there.connection.execute(
             "BEGIN; LOCK TABLE akka_projection_timestamp_offset_store IN ROW EXCLUSIVE MODE; "
             "PREPARE TRANSACTION 'theirs'"
         )
-        await refused("a prepared transaction of the database is writing to akka_projection")
+        await refused("a prepared transaction of the database is writing to public.akka_projection")
         await there.connection.execute("ROLLBACK PREPARED 'theirs'")
         names = _in_slices(0, 1023, 3)
         names.sort(key=slice_of)

@@ -9,20 +9,16 @@ import asyncpg
 import pytest
 
 import offsets
-from journal import BEGINNING, Database, EntityTypes, EventEnvelope, Log, Session, connect
+from journal import BEGINNING, Database, EntityTypes, Log, connect
 from journal.foreign import TableMapping, table_log
-from projections import handles, projection
 from projections.monitoring import projection_lag
 from tests.fixtures.commands import called
-from tests.fixtures.foreign import FOREIGN
+from tests.fixtures.foreign import FOREIGN, Orders
 from tests.fixtures.projections import (
-    EFFECTS,
-    Happened,
     caught_up,
     effects,
     execute,
     fetchval,
-    record,
     running,
     until,
     until_effects,
@@ -51,32 +47,10 @@ UPDATE projections.journal_watermarks SET reached_at = reached_at - $1::interval
 """
 
 
-@projection("orders", entity_type="order")
-class Orders:
-    @handles(Happened)
-    async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await record(session, envelope)
-
-
-@pytest.fixture
-async def owner(empty_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(empty_dsn)
-    await connection.execute(TABLE)
-    yield connection
-    await connection.close()
-
-
 @pytest.fixture
 async def log(empty_dsn: str, owner: asyncpg.Connection) -> AsyncIterator[Log]:
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         yield await table_log(database, MAPPING, name="shop")
-
-
-@pytest.fixture
-async def read_side(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn) as database:
-        await execute(database, EFFECTS)
-        yield database
 
 
 async def insert(owner: asyncpg.Connection, first: int, last: int, version: int = 1) -> None:

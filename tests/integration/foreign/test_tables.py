@@ -55,14 +55,6 @@ BY_TIME = replace(MAPPING, position="at", bound="transaction-start")
 
 
 @pytest.fixture
-async def owner(empty_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(empty_dsn)
-    await connection.execute(TABLE)
-    yield connection
-    await connection.close()
-
-
-@pytest.fixture
 async def foreign(empty_dsn: str, owner: asyncpg.Connection) -> AsyncIterator[Database]:
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         yield database
@@ -192,7 +184,7 @@ async def test_sessions_for_a_foreign_journal_write_nothing(
 ) -> None:
     async with foreign.session() as session:
         with pytest.raises(ReadOnlyDatabase):
-            await session.execute('DELETE FROM "Order log"')
+            await session.execute('DELETE FROM public."Order log"')
 
 
 async def test_names_are_quoted(empty_dsn: str, owner: asyncpg.Connection, foreign: Database) -> None:
