@@ -25,7 +25,15 @@ import offsets
 from journal import connect, slice_ranges
 from projections import RunSettings, run
 from tests.benchmarks import akka_journal, workload
-from tests.benchmarks.akka_journal import Akka, ByEvent, ByGroup, ByTable, journal_of, until_projected
+from tests.benchmarks.akka_journal import (
+    Akka,
+    ByEvent,
+    ByEventTogether,
+    ByGroup,
+    ByTable,
+    journal_of,
+    until_projected,
+)
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.idle import transactions
 from tests.benchmarks.latency import percentile, spacing, worker
@@ -37,9 +45,11 @@ _EMPTY = """
 TRUNCATE projections.projections, projections.source_offsets CASCADE;
 TRUNCATE akka_projection_timestamp_offset_store, akka_projection_offset_store, delays;
 """
-_OURS = {"a table handler": ByTable, "a group handler": ByGroup, "a statement per event": ByEvent}
+_TABLE, _GROUP, _STATEMENT = "a table handler", "a group handler", "a statement per event"
+_TOGETHER = f"{_STATEMENT}, sent together"
+_OURS = {_TABLE: ByTable, _GROUP: ByGroup, _STATEMENT: ByEvent, _TOGETHER: ByEventTogether}
 _ONE, _GROUPED = "exactly-once", "grouped"
-_INDEXED, _PROCESSES = ", suggested index", ", 2 processes"
+_INDEXED, _PROCESSES, _RANGES = ", suggested index", ", 2 processes", f", {akka_journal.RANGES} ranges"
 
 
 class _Work:
@@ -64,7 +74,7 @@ class _Work:
         workload.check(self._dsn, self._expected)
         return self._expected[0] / (last - begun)
 
-    def ours(self, name: str) -> Contender:
+    def ours(self, name: str, ranges: int = 1) -> Contender:
         """One of ours, one worker; its start is counted, its stop is not."""
 
         async def measured() -> float:
@@ -72,7 +82,9 @@ class _Work:
             stop = asyncio.Event()
             async with connect(self._dsn) as database, journal_of(self._dsn) as journal:
                 begun = time.monotonic()
-                running = asyncio.create_task(run(database, _OURS[name], journal=journal, stop=stop))
+                running = asyncio.create_task(
+                    run(database, _OURS[name], ranges=ranges, journal=journal, stop=stop)
+                )
                 try:
                     return await self._measured(name, begun)
                 finally:
@@ -151,26 +163,27 @@ async def _work(
 
 async def _measure_each(server: Server, program: JavaProgram, sizes: Sizes) -> list[Line]:
     """Beside Akka's projection of one event at a time."""
-    ours = ("a statement per event", "a table handler")
     async with _work(server, program, sizes, sizes.akka_each, _ONE) as work:
-        contenders = {name: work.ours(name) for name in ours}
-        rounds = await compare({**contenders, _ONE: work.theirs(_ONE)}, sizes.akka_rounds)
-    what = f"{sizes.akka_each:,} events of Akka"
-    return [
-        rounds.line(f"{what}, {name}", "events/s", name, _ONE, Goal(5.0) if name in ours[:1] else None)
-        for name in ours
-    ]
+        ours = {
+            _STATEMENT: work.ours(_STATEMENT),
+            _STATEMENT + _RANGES: work.ours(_STATEMENT, akka_journal.RANGES),
+            _TOGETHER: work.ours(_TOGETHER),
+            _TABLE: work.ours(_TABLE),
+        }
+        rounds = await compare({**ours, _ONE: work.theirs(_ONE)}, sizes.akka_rounds)
+    what, goals = f"{sizes.akka_each:,} events of Akka", dict.fromkeys((_STATEMENT, _TOGETHER), Goal(5.0))
+    return [rounds.line(f"{what}, {name}", "events/s", name, _ONE, goals.get(name)) for name in ours]
 
 
 async def _measure_backlog(server: Server, program: JavaProgram, sizes: Sizes) -> list[Line]:
     """Beside Akka's projection of groups: a long backlog, and its first batch."""
-    table, group = "a table handler", "a group handler"
     async with _work(server, program, sizes, sizes.akka_backlog, _GROUPED) as work:
         ours = {
-            table: work.ours(table),
-            group: work.ours(group),
-            table + _INDEXED: work.indexed(table),
-            table + _PROCESSES: work.processes(2),
+            _TABLE: work.ours(_TABLE),
+            _TABLE + _RANGES: work.ours(_TABLE, akka_journal.RANGES),
+            _GROUP: work.ours(_GROUP),
+            _TABLE + _INDEXED: work.indexed(_TABLE),
+            _TABLE + _PROCESSES: work.processes(2),
         }
         rounds = await compare({**ours, _GROUPED: work.theirs(_GROUPED)}, sizes.akka_rounds)
         firsts = {name: median(values) for name, values in work.firsts.items()}
@@ -178,8 +191,8 @@ async def _measure_backlog(server: Server, program: JavaProgram, sizes: Sizes) -
     return [
         *(rounds.line(f"{what}, {name}", "events/s", name, _GROUPED, Goal(3.0)) for name in ours),
         Line(
-            f"{what}, first batch", firsts[table], "ms", _GROUPED, firsts[_GROUPED],
-            firsts[table] / firsts[_GROUPED],
+            f"{what}, first batch", firsts[_TABLE], "ms", _GROUPED, firsts[_GROUPED],
+            firsts[_TABLE] / firsts[_GROUPED],
         ),
     ]  # fmt: skip
 
