@@ -116,7 +116,7 @@ async def test_a_projection_runs_on_an_application_in_another_database(empty_dsn
         await caught_up(read_side, Payments, journal=log)
         async with database.session() as session:
             rows = await session.fetch(
-                "SELECT originator_id::text AS source, originator_version AS number FROM bank_events "
+                "SELECT originator_id::text AS source, originator_version AS number FROM public.bank_events "
                 "WHERE topic LIKE '%Paid'"
             )
         handled = await effects(read_side)
@@ -144,11 +144,11 @@ async def test_rows_that_were_deleted_hold_nobody_up(empty_dsn: str, dsn: str) -
         connect(dsn) as read_side,
     ):
         await execute(read_side, f"{EFFECTS}; CREATE TABLE total AS SELECT 0::numeric AS amount")
-        await execute(owner, "DELETE FROM bank_events WHERE originator_version <= 3")
+        await execute(owner, "DELETE FROM public.bank_events WHERE originator_version <= 3")
         log = await table_log(database, eventsourcing("bank_events"), name="bank", decode=states(bank.mapper))
         async with running(read_side, Payments, journal=log):
             await until_effects(read_side, 4)
-            await execute(owner, "DELETE FROM bank_events WHERE originator_version <= 5")
+            await execute(owner, "DELETE FROM public.bank_events WHERE originator_version <= 5")
             account.pay(Decimal(1), by=uuid4())
             bank.save(account)
             await until_effects(read_side, 5)

@@ -92,7 +92,7 @@ async def test_a_projection_of_eventsourcing_that_was_killed_goes_on_as_ours(
         async with database.session() as session:
             rows = await session.fetch(
                 "SELECT originator_id::text AS source, originator_version AS number, notification_id AS place "
-                "FROM bank_events WHERE topic LIKE '%Paid'"
+                "FROM public.bank_events WHERE topic LIKE '%Paid'"
             )
         done = await effects(read_side)
         assert len(done) == len(set(done)) > len(before) >= 100

@@ -345,7 +345,7 @@ def test_a_mapping_is_written_in_toml_too() -> None:
 
 _LOCKS = """EXISTS (
     SELECT 1 FROM pg_locks AS l
-    WHERE l.pid = a.pid AND l.relation = '"Order log"'::regclass AND l.mode = 'RowExclusiveLock'
+    WHERE l.pid = a.pid AND l.relation = 'public."Order log"'::regclass AND l.mode = 'RowExclusiveLock'
 )"""
 
 
