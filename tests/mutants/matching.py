@@ -46,3 +46,11 @@ in_sql(
         f"{_FOLDER}/test_consumer_retries.py::test_a_batch_that_was_taken_is_not_taken_by_another_until_its_lease_ends"
     ),
 )
+in_sql(
+    "stars-match-dots",
+    "* in a pattern of topics stands for dots, too",
+    "functions/subscriptions/_topic_patterns_v1.sql",
+    "'[^.]*', 'g'",
+    "'.*', 'g'",
+    Pytest("tests/property/test_topics.py::test_sql_matches_what_python_matches"),
+)

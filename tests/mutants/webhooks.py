@@ -31,12 +31,12 @@ in_sql(
     Pytest(f"{_CLAIMS}::TestOutcomes::test_an_outcome_is_stored_once"),
 )
 in_sql(
-    "deliveries-are-reaped-at-once",
-    "an attempt is taken back while its lease runs",
+    "lost-attempts-are-for-ever",
+    "a delivery whose senders die one after the other is tried again without end",
     "functions/webhooks/_reap_deliveries_v1.sql",
-    "WHERE d.state = 'leased' AND d.lease_until < _now AND d.endpoint_id = ANY (_free) LIMIT p_limit",
-    "WHERE d.state = 'leased' AND d.endpoint_id = ANY (_free) LIMIT p_limit",
-    Pytest(f"{_CLAIMS}::TestLostWorkers::test_a_lost_attempt_is_used_up_and_logged"),
+    "CASE WHEN o.attempts > o.retries THEN 'dead' ELSE 'retry' END",
+    "CASE WHEN FALSE THEN 'dead' ELSE 'retry' END",
+    Pytest(f"{_CLAIMS}::TestLostWorkers::test_crash_loop_reaches_dead_letter"),
 )
 in_sql(
     "deliveries-pass-dead-letters",
