@@ -28,17 +28,17 @@ from tests.simulation.postgres.backend import Backend
 @mutant(
     "memory-before-the-commit",
     "memory moves before the commit",
-    "projections/running/transactions.py: Transactions._try",
+    "projections/running/transactions.py: Transactions.commit",
     Simulation(20),
 )
 def _memory_before_commit() -> AbstractContextManager[Any]:
-    right = Transactions._try
+    right = Transactions.commit
 
-    async def tries(self: Transactions, session: Any, last: Any, handled: int, work: Any) -> bool:
-        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
-        return await right(self, session, last, handled, work)
+    async def commit(self: Transactions, session: Any, handled: Any, *work: Any) -> None:
+        self.state.committed({envelope.source_id: envelope.seq_nr for envelope in handled})
+        await right(self, session, handled, *work)
 
-    return method(Transactions, "_try", tries)
+    return method(Transactions, "commit", commit)
 
 
 @mutant(

@@ -32,6 +32,14 @@ BEGIN
         SELECT k.source_id FROM projections.parked_sources AS k
         WHERE k.projection_id = p_projection_id AND k.source_id = s.source_id COLLATE "C" LIMIT 1
     ) IS NULL
+    -- An older source without an offset counts as handled, perhaps further than here.
+    AND (
+        s.db_timestamp >= (SELECT p.evicted_before FROM projections.projections AS p WHERE p.projection_id = p_projection_id)
+        OR (
+            SELECT k.source_id FROM projections.source_offsets AS k
+            WHERE k.projection_id = p_projection_id AND k.source_id = s.source_id COLLATE "C" LIMIT 1
+        ) IS NOT NULL
+    )
     ORDER BY s.source_id COLLATE "C"
     ON CONFLICT (projection_id, source_id) DO UPDATE SET seq_nr = excluded.seq_nr, db_timestamp = excluded.db_timestamp
     WHERE o.seq_nr < excluded.seq_nr;

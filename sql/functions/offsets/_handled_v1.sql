@@ -1,7 +1,7 @@
 -- Which of some events projections have handled, as ordinals of the arrays, whose elements belong together. An event is handled
 -- when the offset of its source has reached its number, or, where the source has no offset, when it is older than those that
--- are kept. Times rise with numbers, so an event that is newer than what the offset is of has got its number after a journal went
--- back in time. For the next seconds, the workers of these projections notify projections_handled after each batch.
+-- are kept and does not wait. Times rise with numbers, so an event that is newer than what the offset is of has got its number after
+-- a journal went back in time. For the next seconds, the workers of these projections notify projections_handled after each batch.
 --
 -- p_journal is the name of the journal that they are of, where that is in another database.
 --
@@ -42,7 +42,10 @@ BEGIN
                 SELECT o.seq_nr >= w.seq_nr AND o.db_timestamp >= w.db_timestamp FROM projections.source_offsets AS o
                 WHERE o.projection_id = p.projection_id AND o.source_id = w.source_id
             ),
-            w.db_timestamp < p.evicted_before
+            w.db_timestamp < p.evicted_before AND NOT EXISTS (
+                SELECT FROM projections.parked_sources AS k
+                WHERE k.projection_id = p.projection_id AND k.source_id = w.source_id AND k.seq_nr <= w.seq_nr
+            )
         )
         FROM projections.projections AS p WHERE p.name = w.projection AND p.journal IS NOT DISTINCT FROM p_journal
     );

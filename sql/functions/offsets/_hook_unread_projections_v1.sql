@@ -26,6 +26,10 @@ BEGIN
                 SELECT o.seq_nr FROM projections.source_offsets AS o
                 WHERE o.projection_id = p.projection_id AND o.source_id = e.source_id
             ),
+            e.seq_nr >= (
+                SELECT k.seq_nr FROM projections.parked_sources AS k
+                WHERE k.projection_id = p.projection_id AND k.source_id = e.source_id
+            ),
             e.db_timestamp >= p.evicted_before
         )
         GROUP BY p.projection_id

@@ -247,3 +247,40 @@ async def test_a_gap_in_what_was_handled_is_filled_in_order(journal: Database) -
     await run_until_caught_up(journal, recording(batch_size=2))
 
     assert await effects(journal) == [("a", 2), ("a", 3), ("a", 4)]
+
+
+async def test_a_restore_sets_no_source_back_whose_offset_was_evicted(journal: Database) -> None:
+    await happen(journal, *["a"] * 5)
+    await run_until_caught_up(journal, recording())
+    await execute(journal, "DELETE FROM projections.source_offsets")
+    await execute(journal, "UPDATE projections.projections SET evicted_before = clock_timestamp()")
+
+    await execute(
+        journal,
+        "SELECT projections._pass_restored_v1(1, '{[0,1024)}', e.db_timestamp, ARRAY[e.source_id], ARRAY[e.slice], "
+        "ARRAY[e.seq_nr], ARRAY[e.db_timestamp]) FROM projections.events AS e WHERE e.seq_nr = 3",
+    )
+    await happen(journal, "a")
+    await run_until_caught_up(journal, recording())
+
+    each_once(await effects(journal), a=6)
+
+
+async def test_an_event_that_its_source_is_parked_at_is_not_handled_however_old_it_is(
+    journal: Database,
+) -> None:
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if envelope.source_id == "a":
+            raise RuntimeError
+
+    await happen(journal, "a", "b", "a")
+    async with running(journal, recording(fail)) as told:
+        await told.first("parked")
+        await until(journal, "SELECT count(*) = 1 FROM projections.source_offsets")
+    await execute(journal, "DELETE FROM projections.source_offsets")
+    await execute(journal, "UPDATE projections.projections SET evicted_before = clock_timestamp()")
+
+    handled = "SELECT array_agg(h) FROM projections._handled_v1('{p,p,p}', '{a,a,b}', '{1,2,1}', $1) AS h"
+    times = "SELECT array_agg(db_timestamp ORDER BY source_id, seq_nr) FROM projections.events"
+
+    assert await fetchval(journal, handled, await fetchval(journal, times)) == [3]
