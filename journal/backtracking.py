@@ -2,7 +2,7 @@
 How a reader of slices loses no late commit: pure state machines, no I/O.
 
 A timestamp is taken before its transaction commits, so an event may appear behind the reader's position. A
-state machine says what to read next and is told what was found; ``horizon`` is the time before which nothing
+state machine says what to read next and gets what was found; ``horizon`` is the time before which nothing
 can appear any more, and everything has been read: where a restart begins.
 
 docs/decisions/backtracking.md has the argument and the measurements.

@@ -53,7 +53,7 @@ class Event:
         entity_type: The kind of the source; a projection reads one, several or all.
         event_type: Name of the event; by default the one registered for the payload's class.
         version: Version of the payload; by default the one registered for the payload's class.
-        tags: Labels that are stored and returned beside the event.
+        tags: Labels that are stored and returned alongside the event.
         metadata: Anything about the event that is not part of it: who, from where, why.
         event_id: Makes the append idempotent: appending the same id again returns the first result.
             By default the database makes a UUIDv7.

@@ -47,7 +47,7 @@ async def import_events(
 
     Events may come in any order between sources, and within a chunk also in any order; a later chunk must
     go on with the next numbers. A chunk is loaded whole or not at all. When one fails, the chunks before it
-    are committed, and a note on the error says how many events that are: mend the rest and import again from
+    are committed, and a note on the error says how many events that are: fix the rest and import again from
     there, ``itertools.islice(events, count, None)``. What was loaded already is refused, never stored twice.
 
     Readers that have passed these times go back to them, and projections handle the events as late ones.

@@ -13,7 +13,7 @@ class IntervalBacktracking:
     """
     Backtracking where the database cannot tell what is in flight: replicas, Yugabyte, Cockroach.
 
-    Reads what is older than ``behind``, and reads everything once more when it is ``late_by`` old. A
+    Reads what is older than ``behind``, and reads everything again when it is ``late_by`` old. A
     transaction that commits more than ``late_by`` after its timestamp was taken is missed: nothing here can
     know of it. (Pekko's rule; its window and triggers are replaced by one moving second reader, and its
     horizon is that reader's place.)

@@ -205,8 +205,8 @@ class Log:
         """
         if self.is_by_number:
             raise InvalidValue(
-                f"journal {self.name!r} is ordered by a sequence, which is no time: it cannot be read by interval. "
-                "Read it at the primary, or name that beside the standby"
+                f"journal {self.name!r} is ordered by a sequence, which is not a time: it cannot be read by interval. "
+                "Read it at the primary, or name that alongside the standby"
             )
         if self.primary is not None:
             raise InvalidValue(

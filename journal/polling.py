@@ -213,7 +213,7 @@ class WritersPoller:
 
     @asynccontextmanager
     async def used(self, pacing: PollPacing, *, listen: bool) -> AsyncIterator[None]:
-        """Poll as often as the quickest of its users wants, and listen to notifications while one of them does."""
+        """Poll as often as the fastest of its users wants, and listen to notifications while one of them does."""
         user, begins = (pacing, listen), listen and not self._is_listening
         self._users.append(user)
         self._set_pace()

@@ -154,7 +154,7 @@ async def now(session: Session, *, queries: Queries = JOURNAL) -> Now:
 
 
 async def now_in(log: Log) -> Now:
-    """As :func:`now`: of a standby beside its primary, the time of that, and the last import that the standby shows."""
+    """As :func:`now`: of a standby alongside its primary, the time of that, and the last import that it shows."""
     async with log.lend() as session:
         seen = await now(session, queries=log.queries)
     if log.primary is None:

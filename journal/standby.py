@@ -102,7 +102,7 @@ class PrimaryPoll:
         if not seen["is_standby"]:
             # Also the primary itself may be read, where a name leads to whoever is there.
             same = seen["started_at"] == self.row["started_at"]
-            return None if same else "the server that is read is no standby of the primary any more"
+            return None if same else "the server that is read is not a standby of the primary any more"
         if seen["timeline"] is None:
             return f"the standby does not stream, or does not show it: role {seen['role']} needs pg_read_all_stats"
         if seen["timeline"] != self.row["timeline"]:
@@ -173,8 +173,8 @@ class StandbyPolls:
     """
     Polls at the primary, each told once the standby can be read with it.
 
-    A poll that counts is told again while later ones wait: what the standby shows is read at once, however late it is,
-    and only what is settled waits.
+    A poll that counts is reported again while later ones wait: what the standby shows is read at once, however late it
+    is, and only what is settled waits.
 
     Args:
         standby: The pool on it.
@@ -261,8 +261,8 @@ class StandbyPolls:
 
 NEEDS_PRIMARY = (
     "this server is a standby, which does not show what is still open on the primary: those events would be lost. "
-    "Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or name it beside the "
-    "standby (--journal-primary), or read by interval (--backtracking interval, IntervalBacktracking)"
+    "Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or name it alongside "
+    "the standby (--journal-primary), or read by interval (--backtracking interval, IntervalBacktracking)"
 )
 _IS_STANDBY = (
     "what was named as the primary is a standby, too, which does not show what is open: name the primary"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 _AGAIN = 1.0
-"""Seconds after which a task that goes on is cancelled once more."""
+"""Seconds after which a task that goes on is cancelled again."""
 _TURN = 0.005
 """Seconds for which one of many may work before the others go on."""
 

@@ -83,7 +83,7 @@ class AheadOfJournal(NamedTuple):
         """What is said to whoever decides."""
         return (
             f"the journal went back in time and has lost {self._lost}, handled before. "
-            "What that did is still in the read model: mend that, or build it again. Then retry handles what the "
+            "What that did is still in the read model: fix that, or build it again. Then retry handles what the "
             f"journal has now from {self.kept + 1} on; drop passes over the first of that"
         )
 

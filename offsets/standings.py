@@ -182,7 +182,8 @@ async def standing(
     """
     Where a projection of another framework stands, in one snapshot for the length of the block.
 
-    What it has stored is looked for beside the read model, for that commits with its effects, then beside the log.
+    What it has stored is looked for in the database of the read model, where it commits with its effects, then in
+    that of the log.
 
     Args:
         database: Where the read model is.
@@ -304,7 +305,7 @@ async def _positioned(rows: Sequence[Row], elsewhere: Elsewhere, log: Log, types
     positions: dict[str, int] = {row["key"]: row["position"] for row in rows}
     if None in positions.values():
         raise MoveRefused(
-            f"what {elsewhere.framework} has stored for {elsewhere.name!r} is no number of a log"
+            f"what {elsewhere.framework} has stored for {elsewhere.name!r} is not a number of a log"
         )
     found = at_position(min(positions.values()))
     told = f"{found.told}, also what {elsewhere.framework} has passed over before it was visible"

@@ -20,7 +20,7 @@ from journal import (
 from offsets.errors import OffsetOvertaken, WrongJournal, own_errors
 
 HANDLED = "projections_handled"
-"""The channel on which those who wait are told that a batch was handled."""
+"""The channel on which those who wait are notified that a batch was handled."""
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4, $5, $6)"
 _CLAIM = "SELECT * FROM projections._claim_range_v1($1, $2, $3)"

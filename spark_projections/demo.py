@@ -30,7 +30,7 @@ _VERIFIED = "SELECT max(rebuild_id) FROM projections.rebuilds WHERE state = 'ver
 _SHOWN = 5
 """Lines for the events of a fold."""
 _PAUSE = 5.0
-"""Seconds between two lines that say for whom it waits."""
+"""Seconds between two lines that say what it waits for."""
 
 T = TypeVar("T")
 

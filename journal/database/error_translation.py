@@ -120,7 +120,7 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
 
 @contextmanager
 def raised_as(kinds: Mapping[str, Callable[[str], ProjectionsError]]) -> Iterator[None]:
-    """Raise what the database refused with a SQLSTATE of ``kinds`` as the error beside it."""
+    """Raise what the database refused with a SQLSTATE of ``kinds`` as the error alongside it."""
     try:
         yield
     except DatabaseError as error:

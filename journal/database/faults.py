@@ -2,7 +2,7 @@
 Whose fault an error of the database is: one table for all classes of SQLSTATE.
 
 Whoever retries, sets aside or counts an item (an event, a failed batch, a delivery, a condition) asks here first. Only
-what is an item's own fault counts against it; all else passes, or is to be mended, and the item is handled then.
+what is an item's own fault counts against it; all else passes, or is to be fixed, and the item is handled then.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Fault(Enum):
     """Its recovery decides: tried again, skipped, parked."""
     BATCH = "a transaction collided with another, took too long, or was cancelled: look for what holds it up"
     """The same may pass the next time, or in smaller parts."""
-    PROJECTION = "the handler's SQL does not fit the database: mend its statements, its tables or its grants"
-    """Every event fails alike until somebody mends it."""
+    PROJECTION = "the handler's SQL does not fit the database: fix its statements, its tables or its grants"
+    """Every event fails alike until somebody fixes it."""
     DATABASE = "the database, or the way to it, is at fault"
     """Everything fails alike until it is back."""
 

@@ -78,7 +78,7 @@ class Generation:
         Raises:
             DatabaseWentBack: What it was given out with may be gone: it is of another timeline or cluster, or of a
                 state that this database has not reached.
-            ValueError: It is no such token.
+            ValueError: It is not such a token.
         """
         found = _TOKEN.fullmatch(token)
         if found is None:

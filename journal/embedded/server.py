@@ -275,7 +275,7 @@ def binaries_for_user() -> Binaries:
     """
     The programs that the server of this user runs with: of the version that made the data, where there are data.
 
-    Else data would seem to be gone as soon as a newer PostgreSQL is installed beside the one that made them.
+    Else data would seem to be gone as soon as a newer PostgreSQL is installed alongside the one that made them.
 
     Raises:
         EmbeddedServerError: There is no PostgreSQL on this machine, or none of the version that made the data.

@@ -134,8 +134,8 @@ async def _check_table(session: Session, table: str) -> None:
     assert found is not None  # noqa: S101 - its columns have been looked at
     if found["kind"] not in {"r", "p"} or found["has_children"]:
         raise ForeignJournalError(
-            f"{table} is no table of its own (a view, a foreign table, or one that others inherit from): who writes its"
-            " rows locks another, and late commits would be lost. Map the table that is written to"
+            f"{table} is not a table of its own (a view, a foreign table, or one that others inherit from): who writes"
+            " its rows locks another, and late commits would be lost. Map the table that is written to"
         )
     if found["is_partition"]:
         raise ForeignJournalError(
@@ -158,7 +158,7 @@ async def _check_settings(session: Session, mapping: TableMapping) -> None:
     if settings["is_standby"]:
         raise ForeignJournalError(
             "this server is a standby, which does not show what is still open on the primary: those events would be "
-            "lost. Connect to the primary, or name it beside the standby"
+            "lost. Connect to the primary, or name it alongside the standby"
         )
     if mapping.bound != "transaction-start":
         return

@@ -37,8 +37,9 @@ async def table_log(
     A log of a table that another system appends to. It is only read, and nothing is installed.
 
     Args:
-        database: Where the table is: the primary, or a standby beside ``primary``. The role needs SELECT on the table;
-            with the bound ``sequence`` on its sequence, too; with ``transaction-start`` the role pg_read_all_stats.
+        database: Where the table is: the primary, or a standby alongside ``primary``. The role needs SELECT on the
+            table; with the bound ``sequence`` on its sequence, too; with ``transaction-start`` the role
+            pg_read_all_stats.
         mapping: The meaning of its columns.
         name: The name that offsets are stored with, so it stays.
         decode: Makes JSON of payloads and metadata.

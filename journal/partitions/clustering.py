@@ -104,7 +104,7 @@ async def cluster(
     Raises:
         ValueError: A setting is out of bounds.
         SchemaError: The schema is missing, or of another version.
-        DatabaseError: The database refused for a reason that a later attempt does not mend, such as a full disk.
+        DatabaseError: The database refused for a reason that a later attempt does not fix, such as a full disk.
     """
     if closed_for < timedelta(0):
         raise ValueError(f"closed_for must not be negative, but is {closed_for}")

@@ -35,7 +35,7 @@ _SETTINGS = frozenset({"retention", "archive"})
 @dataclass(frozen=True, slots=True)
 class UnreadRows:
     """
-    For whom rows of a partition were lost that was dropped by force.
+    Whose rows were lost with a partition that was dropped by force.
 
     Args:
         kind: ``projection``, ``rebuild`` or ``group``.
@@ -56,7 +56,7 @@ class DroppedPartition:
     Args:
         partition: The partition.
         archived: Whether it was archived first.
-        unread: What was lost, and for whom, where it was dropped by force.
+        unread: What was lost, and for which readers, where it was dropped by force.
         problem: Why it is still there; None when it is not.
     """
 

@@ -77,7 +77,7 @@ async def maintain(
         InvalidValue: The interval or ahead is out of bounds.
         ValueError: Another argument is.
         SchemaError: The schema is missing, or of another version.
-        DatabaseError: The database refused for a reason that a later attempt does not mend.
+        DatabaseError: The database refused for a reason that a later attempt does not fix.
     """
     check_settings("events", interval, ahead, None, None)
     patience = Patience(lock_timeout, attempts, pause)

@@ -112,7 +112,7 @@ async def make_partitions(
 
     Raises:
         InvalidPartitionSetting: The interval or ahead is out of bounds.
-        DatabaseError: The database refused for a reason that a later attempt does not mend.
+        DatabaseError: The database refused for a reason that a later attempt does not fix.
     """
     check_settings(table, interval, ahead, None, None)
     async with database.session() as session:

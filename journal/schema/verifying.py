@@ -26,7 +26,7 @@ _NAME = re.compile(
     r"|(?<=')projections(?=(_conditions)?')"
 )
 
-# Beside the schema, as it was installed: only the owner can give the same rights to the same roles.
+# Alongside the schema, as it was installed: only the owner can give the same rights to the same roles.
 _MAY_BUILD = """
 SELECT NOT pg_is_in_recovery() AND has_database_privilege(current_database(), 'CREATE')
 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'projections'), 'USAGE')
@@ -44,7 +44,7 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
     """
     Compare a database's schema with this library's, thing by thing.
 
-    The library's is built beside it, under another name, in a transaction that is rolled back: nothing changes, and
+    The library's is built alongside it, under another name, in a transaction that is rolled back: nothing changes, and
     no writer waits. Where that cannot be, on a standby or as another role than the schema's owner, it is built on an
     embedded server, which is started for it and removed.
 
@@ -94,7 +94,7 @@ def _build_elsewhere(connection: SyncConnection, root: Path) -> Catalogue:
             return build(other, root)
     except EmbeddedServerError as error:
         raise MissingPrivilege(
-            "verify builds the schema once more, to compare with: as its owner in this database, if it is not a "
+            "verify builds the schema a second time, to compare with: as its owner in this database, if it is not a "
             f"standby, or on an embedded server. Neither is possible: {error}"
         ) from error
 

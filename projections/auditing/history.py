@@ -1,7 +1,7 @@
 """
 Compares what was committed with what was handled.
 
-It knows sources, numbers and, where they are told, ids of events; nothing of journals, projections or databases. The
+It knows sources, numbers and, where they are known, ids of events; nothing of journals, projections or databases. The
 time is linear in the events. What is compared at one moment is a part of all sources, the rest waits in a temporary
 file, so memory does not grow with the history, unless a single source has millions of events.
 """
@@ -26,7 +26,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _PARTS = 64
 _BUFFERED = 1024
-"""Records of a part that are in memory while the history is told."""
+"""Records of a part that are in memory while the history is checked."""
 _COMPARED = 500_000
 """More records than this are split again before they are compared."""
 _SPLITS = 4
@@ -133,11 +133,11 @@ class History:
         self._committed.add((source_id, seq_nr, event_id, recent))
 
     def existed(self, source_id: str, seq_nr: int) -> None:
-        """Have a source's events up to a number count as committed, which come before the first that is told of."""
+        """Have a source's events up to a number count as committed, which come before the first that is reported."""
         self._committed.add((source_id, seq_nr, None, None))
 
     def expect(self, projection: str) -> None:
-        """Have all that is committed count as lost for a projection of which nothing is told."""
+        """Have all that is committed count as lost for a projection of which nothing is known."""
         self._projections[projection] = None
 
     def handled(

@@ -103,7 +103,7 @@ def maintain(
     `projections worker` does this by itself, and so does pg_cron after `projections partitions schedule`; it may run in
     several places at once.
 
-    With --force, what has not been read is dropped too; the output says how much was lost, and for whom.
+    With --force, what has not been read is dropped too; the output says how much was lost, and for which readers.
 
     With --cluster, partitions whose time is over are then rewritten in slice order, each once, so that a rebuild
     that reads a range of slices reads only pages of its own. It needs the disk for a second copy of the largest.

@@ -126,7 +126,7 @@ class _Supervisor:
         await self._stop.wait()
         if self.received is not None:
             log.info(
-                "%s: stopping %d processes after the current batches; once more ends at once",
+                "%s: stopping %d processes after the current batches; a second signal ends at once",
                 self.received.name, len(self._running), extra={"action": "stopping"},
             )  # fmt: skip
         for process in self._running.values():

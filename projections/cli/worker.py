@@ -245,7 +245,7 @@ def _handed_down(context: click.Context, address: Address | None, number: int) -
 
 
 async def _supervise(where: Sides, context: click.Context, options: _Options, address: Address | None) -> int:
-    # What no process could start with is told once, and not by each.
+    # What no process could start with is reported once, and not by each.
     async with connected_read_side(where, options.connections) as database:
         async with database.session() as session:
             await check_version(session)
@@ -301,7 +301,7 @@ async def _run(
 async def _observed(
     database: Database, journals: Sequence[Log], options: _Options, served: _Served
 ) -> AsyncIterator[Observers]:
-    """Who is to be told, serving what it is told for the length of the block."""
+    """The observer, serving what it observes for the length of the block."""
     observers: list[StatusObserver] = []
     if options.traces:
         from projections.monitoring import Tracing  # noqa: PLC0415 - of an extra

@@ -296,7 +296,7 @@ def _aggregate(name: str, found: exp.Expr, aggregate: str) -> Output:
     if isinstance(argument, exp.Star):
         return Output(name, "*", aggregate, where, operation)
     if argument is None or inner.args.get("expressions") or isinstance(argument, exp.Order):
-        raise NotIncremental(sql_of(found), "an aggregate has one value, and nothing beside it")
+        raise NotIncremental(sql_of(found), "an aggregate has one value, and nothing alongside it")
     check_expression(argument)
     return Output(name, sql_of(argument), aggregate, where, operation)
 

@@ -25,7 +25,7 @@ EVENT_COLUMNS = {
     "entity_type": "text",
     "event_id": "uuid",
 }
-"""What an event has beside its payload, with the types."""
+"""What an event has alongside its payload, with the types."""
 
 _TEXT, _JSON = "text", "jsonb"
 _TYPES: tuple[tuple[type, str], ...] = (  # bool is an int, and datetime a date

@@ -1,8 +1,8 @@
 """
 The process that appends: ``python -m projections.demo.appender``, talked to in lines of JSON.
 
-It says how many events the data has, is told where to append and how many, appends most of them in batches, stops at
-each of some numbers until it is told to go on, and appends the rest one at a time. It ends with the demo; should it be
+It says how many events the data has, is given where to append and how many, appends most of them in batches, stops at
+each of some numbers until it is asked to go on, and appends the rest one at a time. It ends with the demo; should it be
 late in that, the token of the next run shuts it out.
 """
 

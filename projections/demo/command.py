@@ -97,7 +97,7 @@ def demo(
     has ended, which is 2 s here.
 
     With --spark, appending stops half way until Spark has started. While it goes on, and the live projections with
-    it, Spark builds both read models again from the journal, beside those that serve, and each is swapped in: the
+    it, Spark builds both read models again from the journal, alongside those that serve, and each is swapped in: the
     live projections go on from its fence. What Spark built is compared with the CSV file up to the fence, and at
     the end everything as ever. It needs pip install 'slice-projections[demo,spark]'; Java comes with that.
 
@@ -169,7 +169,7 @@ def demo(
         raise click.UsageError(
             "--sql goes without --inline: read models in SQL are kept in batches, by workers"
         )
-    configure_logs("text", "error")  # that the journal is empty at first is no news here
+    configure_logs("text", "error")  # that the journal is empty at first is not news here
     began_at = time.monotonic()
     options = Options(
         events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, inline=inline,

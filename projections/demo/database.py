@@ -34,7 +34,7 @@ _LOCK = "SELECT pg_try_advisory_lock(hashtext('slice-projections'), hashtext('de
 _OTHERS = "SELECT source_id FROM projections.sources WHERE entity_type <> $1 LIMIT 1"
 _HAS_RUN = f"SELECT to_regclass('{SCHEMA}.run') IS NOT NULL"
 _LAST_RUN = (
-    f"SELECT fingerprint, events, complete FROM {SCHEMA}.run FOR UPDATE"  # waits for whom the fence let in
+    f"SELECT fingerprint, events, complete FROM {SCHEMA}.run FOR UPDATE"  # waits for what the fence let in
 )
 _APPENDED = "SELECT coalesce(sum(seq_nr), 0)::bigint FROM projections.sources"
 _HANDLED = f"""
@@ -114,7 +114,7 @@ def demo_databases(
 
 def own_database(server: str, name: str, *, with_schema: bool = True) -> str:
     """
-    The DSN of a database beside the one of the server's users.
+    The DSN of a database alongside the one of the server's users.
 
     What another version, or a start that was killed, has left there is dropped, where it is to have the schema.
     """

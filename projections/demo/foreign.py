@@ -1,7 +1,7 @@
 """
 The demo on a journal of another system: what a run begins with, and what it has come to.
 
-In the database of the system nothing else is installed, so what is known of a run is beside the read models.
+In the database of the system nothing else is installed, so what is known of a run is alongside the read models.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The demo's projections: two read models, and beside them a mark for every event that had its effect.
+The demo's projections: two read models, and alongside them a mark for every event that had its effect.
 
 An event is handled by one of the two, and the mark is written with the effect: counting marks counts effects,
 so what was lost and what was done twice is measured for each event instead of being guessed from totals. Each

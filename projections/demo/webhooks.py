@@ -38,7 +38,7 @@ from projections.webhooks import (
 )
 
 _LATE = 120
-"""Minutes from which a departure is told."""
+"""Minutes from which a departure is reported."""
 _AIRPORTS = ("EWR", "JFK", "LGA")
 _FAIL_RATE = 0.2
 _LOOK = 0.1

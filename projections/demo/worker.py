@@ -1,7 +1,7 @@
 """
 A worker process: ``python -m projections.demo.worker``, talked to in lines of JSON.
 
-It runs the demo's projections as any other worker on the database, tells what it does, and ends when it is told to.
+It runs the demo's projections as any other worker on the database, tells what it does, and ends when it is asked to.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _NO_CONTENT = 204
 async def answer(
     send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Send a whole answer: a text for people, which 204 has not, and headers beside those that say what the text is."""
+    """Send a whole answer: a text for people, which 204 has not, its type and length, and other headers."""
     body = text.encode()
     own = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     content = [] if status == _NO_CONTENT else own

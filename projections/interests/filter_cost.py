@@ -16,7 +16,7 @@ MOST_TOGETHER = 10_000_000
 """Of one event and all filters of its tenant: its endpoints are many, and others wait behind its events."""
 
 VALUE = 150
-"""What a value, a field or an item of a list costs beside its text, in characters that take as long."""
+"""What a value, a field or an item of a list costs alongside its text, in characters that take as long."""
 
 
 class _UsedUpError(Exception):

@@ -16,7 +16,7 @@ A filter is matched against `{"id", "topic", "time", "metadata", "data"}`. All c
 | `$in`, `$nin` | is (is not) one of a list; of one value: is a string or list that contains it (does not) |
 | `$startsWith`, `$endsWith` | is a string that does so; of a list: with any of it |
 | `$exist` | is there, if true; is not there, if false |
-| `$or`, `$and`, `$not` | fulfils any, all, not the condition; beside fields and operators too |
+| `$or`, `$and`, `$not` | fulfils any, all, not the condition; alongside fields and operators too |
 
 Without operators this is containment as PostgreSQL's `jsonb` has it (`@>`), by which subscriptions are matched: the
 same JSON has the same meaning for both, and a test compares them. Operators are for endpoints of webhooks alone.
@@ -27,7 +27,7 @@ texts that are compared are times of RFC 3339, and compare as such. There are no
 looks at in an event is counted and bounded (`filter_cost`).
 
 The operators are those of Outpost's filters (https://hookdeck.com/docs/outpost/features/filter), except that misspelt
-operators and fields are refused, that operators beside fields, and `$not` within a field, do what they say, and that
+operators and fields are refused, that operators alongside fields, and `$not` within a field, do what they say, and that
 what is in a list is asked for by a list or by `$any`.
 """
 
@@ -145,7 +145,7 @@ def _event(definition: object, path: str) -> _Predicate:
             language = _TIMES if name == "time" else _VALUES
             predicates.append(_fields({name: language.condition(definition[name], f"{path}.{name}")}))
         elif name not in _JOINS:
-            raise _wrong(path, f"{name!r:.100} is none of {', '.join((*FIELDS, *_JOINS))}")
+            raise _wrong(path, f"{name!r:.100} is not one of {', '.join((*FIELDS, *_JOINS))}")
     return _every(predicates)
 
 

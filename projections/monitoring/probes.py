@@ -205,7 +205,7 @@ def delivering_app(webhooks: Counted, database: Database) -> Starlette:
 
 def monitor_probe(database: Database, journal: Journals = None) -> Probe:
     """
-    What a monitor serves beside its page: what the database tells of all that is monitored.
+    What a monitor serves alongside its page: what the database tells of all that is monitored.
 
     Args:
         database: The database of the projections.

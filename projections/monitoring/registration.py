@@ -48,7 +48,7 @@ class Observed:
         return {}
 
     async def page(self, database: Database) -> Mapping[str, Any]:  # noqa: ARG002 - others ask it for more
-        """What the page is sent beside the projections, by its names in JSON."""
+        """What the page is sent alongside the projections, by its names in JSON."""
         return {}
 
 

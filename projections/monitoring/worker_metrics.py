@@ -4,7 +4,7 @@ What a worker counts by itself, for Prometheus.
 Invariant: labels are projections and their ranges, never sources, and a range that has gone takes its series with it.
 """
 
-# ruff: noqa: ARG002 - hooks are told more than is counted
+# ruff: noqa: ARG002 - hooks get more than is counted
 from __future__ import annotations
 
 import asyncio

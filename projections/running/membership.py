@@ -78,7 +78,7 @@ class Membership:
             await self._session.close_within(_GOODBYE)
 
     async def _drop_all(self) -> None:
-        """End what runs, before the ranges are free: no handler is to go on beside that of the next owner."""
+        """End what runs, before the ranges are free: no handler is to go on alongside that of the next owner."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.lease.total_seconds()):
                 while self._is_running:

@@ -79,11 +79,11 @@ class StatusObserver:
 
 
 Observers: TypeAlias = StatusObserver | Iterable[StatusObserver]
-"""One, or several, who are told in their order."""
+"""One, or several, which are called in their order."""
 
 
 class Combined:
-    """Tells one observer or several; the mistakes of one are logged, and the others are told all the same."""
+    """Tells one observer or several; the mistakes of one are logged, and the others are called all the same."""
 
     def __init__(self, observers: Any) -> None:
         self._observers = list(observers) if isinstance(observers, Iterable) else [observers]

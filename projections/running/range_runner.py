@@ -1,7 +1,7 @@
 """
 One range of slices of one projection: reads what is due, and hands it to the pipeline.
 
-The loop is thin: what to read next is decided by the backtracking's state machine, what becomes of an event by the
+The loop is thin: what to read next is decided by the backtracking's state machine, what happens to an event by the
 offsets' verdict, and what happens to it by the pipeline.
 """
 

@@ -250,7 +250,7 @@ class RangeSupervisor:
 
 
 def _said(error: Exception) -> str:
-    """An error, and what is to be done where no event is at fault and only somebody who mends it can help."""
+    """An error, and what is to be done where no event is at fault and only somebody who fixes it can help."""
     text = said(error)
     fault = fault_of(error)
     if sqlstate_of(error) is None or fault not in {Fault.BATCH, Fault.PROJECTION}:

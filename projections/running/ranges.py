@@ -51,7 +51,7 @@ class Ranges:
         *,
         read: ReadJournal,
     ) -> None:
-        # Under the name of the part in all that is told of it.
+        # Under the name of the part in all that is reported of it.
         self.projection = replace(projection, name=read.part_of(projection.name))
         self.projection_id = projection_id
         self.registered = Registered(projection.name, projection.version, projection.entity_types)

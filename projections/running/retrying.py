@@ -119,7 +119,7 @@ class Retrying:
         again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
         raise ProjectionFailed(
             f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "
-            f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Mend it: the range "
+            f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Fix it: the range "
             f"goes on by itself{again}. If the events are at fault, raise alike_failures (--alike-failures). "
             f"The last: {failure_of(envelope, failure)}"
         ) from failure

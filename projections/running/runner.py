@@ -166,7 +166,7 @@ class _Running:
         self._group: asyncio.TaskGroup
 
     async def begin_reading(self) -> None:
-        """Look at the journal. Of several, each is looked at beside the others, which it does not keep waiting."""
+        """Look at the journal. Of several, each is looked at alongside the others, which it does not keep waiting."""
         if len(self._process.logs) == 1:
             self._noted(await self._process.logs[0].begin(self._process.settings, self._stack))
 

@@ -24,7 +24,7 @@ class RunSettings(LeaseSettings):
 
     backtracking: Literal["writer-lock", "interval"] = "writer-lock"
     """writer-lock loses no late commit; interval may miss very late ones: for servers that do not show who writes.
-    A replica beside its primary is read by the first; a replica alone, by the second."""
+    A replica alongside its primary is read by the first; a replica alone, by the second."""
 
     late_by: timedelta = timedelta(seconds=10)
     """For interval backtracking: how much later than its timestamp a commit may become visible."""
@@ -44,7 +44,8 @@ class RunSettings(LeaseSettings):
 
     page_bytes: int = Field(default=PAGE_BYTES, ge=1)
     """A page ends with the event with which its payloads and metadata reach this size in bytes; one has up to 16 MiB. A
-    range has two pages in memory, and what handlers make of them. Halved when memory or an answer is wanting."""
+    range has two pages in memory, and what handlers make of them. Halved when memory is short or an answer
+    does not come."""
 
     read_timeout: timedelta = Field(default=timedelta(seconds=30), gt=timedelta(0))
     """How long a statement of a range may take outside of handlers, such as the reading of a page: then its connection
@@ -67,7 +68,7 @@ class RunSettings(LeaseSettings):
 
     alike_failures: int = Field(default=10, ge=1)
     """How many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
-    range stops, for then the handler is at fault. It starts again with pauses, and goes on once that is mended."""
+    range stops, for then the handler is at fault. It starts again with pauses, and goes on once that is fixed."""
 
     handler_timeout: timedelta = timedelta(minutes=1)
     """A call of a handler that takes longer is cancelled, and has failed: the projection's recovery decides. 5 seconds

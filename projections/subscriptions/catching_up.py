@@ -1,5 +1,5 @@
 """
-Matches subscriptions that start in the past with the events of before, a page at a time, beside what comes.
+Matches subscriptions that start in the past with the events of before, a page at a time, alongside what comes.
 
 The database knows how far each is, so any number of processes may do this, and each page is done by one of them.
 """

@@ -2,7 +2,7 @@
 Reading for a group: one connection for all that is read and stored, whatever the number of handlers and ranges.
 
 A single loop talks to the database: it keeps the lease and failed batches, moves cursors and reads ahead. Handlers run
-beside it, and wake it when they are done. Nothing depends on the connection: each statement stands for itself.
+alongside it, and wake it when they are done. Nothing depends on the connection: each statement stands for itself.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ConsumerLoop:
         self._keep_at = now + settings.keep_every.total_seconds()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Read until it is told to stop; then finish what was begun, give back the ranges, and leave."""
+        """Read until it is asked to stop; then finish what was begun, give back the ranges, and leave."""
         await self._subscribe_handlers()
         try:
             with self._settled.hearing():

@@ -77,7 +77,7 @@ class Retry(NamedTuple):
         handler: The name of the handler that gets it.
         attempts: How often it has been tried.
         matches: Its text as it is kept.
-        taken_until: It is due again then; whoever says what came of it names the time that it was taken until.
+        taken_until: It is due again then; whoever reports its outcome names the time that it was taken until.
     """
 
     retry_id: int
@@ -146,7 +146,7 @@ class DeadLetters:
         Args:
             group: The group whose handler failed.
             retry_id: The number of the dead letter; None for all of the group.
-            waiting: Also where the one that is named is no dead letter yet, and still has retries before it.
+            waiting: Also where the one that is named is not a dead letter yet, and still has retries before it.
 
         Returns:
             How many that are.
@@ -163,7 +163,7 @@ class DeadLetters:
         Args:
             group: The group whose handler failed.
             retry_id: The number of the dead letter; None for all of the group.
-            waiting: Also where the one that is named is no dead letter yet, and still has retries before it.
+            waiting: Also where the one that is named is not a dead letter yet, and still has retries before it.
 
         Returns:
             How many that are.
@@ -232,7 +232,7 @@ async def finish_retry(
     delay: timedelta | None = None,
 ) -> bool:
     """
-    Say what came of a batch that was taken; returns whether it was still the caller's, else nothing is stored.
+    Store the outcome of a batch that was taken; returns whether it was still the caller's, else nothing is stored.
 
     Without an error it is removed; else it is handled again after ``delay``, and dead without one.
     """

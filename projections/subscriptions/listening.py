@@ -73,7 +73,7 @@ class Listener:
 
     @property
     def position(self) -> int:
-        """Number of the last match that has been given to whom it is for; -1 while nobody listens."""
+        """Number of the last match that has been given to its listener; -1 while nobody listens."""
         return self._reader.position
 
     @property

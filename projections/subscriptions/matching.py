@@ -60,7 +60,7 @@ class Matching:
     """
 
     def __init__(self, ranges: int = 1, condition_timeout: timedelta = timedelta(seconds=2)) -> None:
-        if condition_timeout < timedelta(milliseconds=1):  # for PostgreSQL, 0 is no limit
+        if condition_timeout < timedelta(milliseconds=1):  # for PostgreSQL, 0 means no limit
             raise InvalidValue(f"condition_timeout must be 1 ms or longer, not {condition_timeout}")
         self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
         self._timeout = condition_timeout

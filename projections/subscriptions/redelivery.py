@@ -33,7 +33,7 @@ class _Outcome(NamedTuple):
 
 
 class Redelivery:
-    """Has batches that are due handled again, one at a time for each handler, beside what is read."""
+    """Has batches that are due handled again, one at a time for each handler, alongside what is read."""
 
     def __init__(self, ask: GroupMember, group: str, every: timedelta, changed: Callable[[], None]) -> None:
         self.handlers: Mapping[str, RegisteredHandler] = {}
@@ -95,7 +95,7 @@ class Redelivery:
         if not await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
             # Its lease was over, somebody has decided, the group was removed, or the database went back in time.
             log.warning(
-                "group %s: what came of try %d of %s by handler %r is not stored: the batch is another's by now",
+                "group %s: the outcome of try %d of %s by handler %r is not stored: the batch is another's by now",
                 self._group, attempts, describe(events) if events else "a batch", handler.name,
                 extra=self._extra("retry_lost"),
             )  # fmt: skip
@@ -114,7 +114,7 @@ class Redelivery:
         error: Exception,
         delay: timedelta | None,
     ) -> None:
-        """Log that a batch has failed, and what becomes of it; it is looked for when it is due."""
+        """Log that a batch has failed, and what happens to it; it is looked at when it is due."""
         if delay is not None:
             self._due.append(asyncio.get_running_loop().time() + delay.total_seconds())
             self._look_at = min(self._look_at, self._due[-1])

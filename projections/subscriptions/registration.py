@@ -27,7 +27,7 @@ SplitBy: TypeAlias = Callable[[Sequence[MatchedEvent]], Iterable[Sequence[Matche
 
 
 class HandlerOptions(TypedDict, total=False):
-    """What :meth:`projections.subscriptions.Consumer.handle` takes beside the name; it says what each means."""
+    """What :meth:`projections.subscriptions.Consumer.handle` takes alongside the name; it says what each means."""
 
     topics: Sequence[str] | None
     entity_types: Sequence[str] | EntityTypes | None
@@ -49,7 +49,7 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
     """Check a handler; InvalidHandler says what is wrong with it."""
     if unknown := sorted(options.keys() - HandlerOptions.__annotations__.keys()):
         raise InvalidHandler(
-            f"handler {name!r}: {unknown[0]!r} is none of {', '.join(HandlerOptions.__annotations__)}"
+            f"handler {name!r}: {unknown[0]!r} is not one of {', '.join(HandlerOptions.__annotations__)}"
         )
     return RegisteredHandler(
         name,

@@ -64,8 +64,8 @@ async def subscribe(
         expires_after: Remove the subscription when nobody has kept it for this time; by default it stays.
         reliable: For a new group: whether consumers read for it; else it only listens.
         start: From which time on: ``"now"``, ``"beginning"`` or a time with its zone; by default as the group was made
-            with, and that is now where it was not said. What was committed before now is matched in pages, beside what
-            comes; until that is done, what comes waits for it.
+            with, and that is now where it was not said. What was committed before now is matched in pages, alongside
+            what comes; until that is done, what comes waits for it.
 
     Returns:
         The subscription's number.
@@ -149,7 +149,7 @@ def past_time(given: datetime | str, what: str, words: str = "'beginning',") -> 
     """
     A time in the past as the database takes it; InvalidSubscription: neither a time with its zone nor "beginning".
 
-    The message names it as ``what`` does, and beside times the words.
+    The message names it as ``what`` does, and alongside times the words.
     """
     if given == "beginning":
         return _BEGINNING

@@ -74,7 +74,7 @@ _TYPES: dict[Any, Any] = {
 
 class Opt:
     """
-    What an option has beside the name, the type and the default of its parameter.
+    What an option has alongside the name, the type and the default of its parameter.
 
     Args:
         help: The text in the help of the command.
@@ -88,7 +88,7 @@ class Opt:
 
 
 class Arg:
-    """What an argument has beside the name and the type of its parameter: attributes of :class:`click.Argument`."""
+    """What an argument has alongside the name and the type of its parameter: attributes of :class:`click.Argument`."""
 
     def __init__(self, metavar: str | None = None, **attributes: Any) -> None:
         self.attributes = attributes | {"metavar": metavar}
@@ -217,7 +217,7 @@ def _visit_sides(
     *,
     as_json: bool,
 ) -> Answer:
-    """The answer of the database; of a command on both sides, that of the read models beside that of the journal."""
+    """The answer of the database; of a command on both sides, that of the read models alongside that of the journal."""
     dsn = options.pop("dsn")
     if sides is None:
         return _visit(visited, dsn, work, options, as_json=as_json)
@@ -231,7 +231,7 @@ def _visit_sides(
                 return answer
 
         return _visit(
-            visited, found.read_side, beside if sides in _READING else work, options, as_json=as_json
+            visited, found.read_side, alongside if sides in _READING else work, options, as_json=as_json
         )
 
 

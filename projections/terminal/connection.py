@@ -56,7 +56,7 @@ class Sides(NamedTuple):
     @property
     def journal(self) -> str | None:
         """
-        The journal of what reads one; None where it is beside the read models.
+        The journal of what reads one; None where it is alongside the read models.
 
         Raises:
             click.UsageError: Several were named.
@@ -184,7 +184,7 @@ def journals_to_open(
     where: Sides, database: Database, settings: ConnectionSettings
 ) -> list[Database | LogToOpen]:
     """
-    The journals to run projections on, each opened when it can be reached; none where it is beside the read models.
+    The journals to run projections on, each opened when it can be reached; none where it is alongside the read models.
 
     Args:
         where: The databases.

@@ -273,7 +273,7 @@ def listing(
         values: What JSON has of each; without it, all its fields.
         numbers: As for :func:`table_of`.
         without: As for :func:`table_of`.
-        also: What JSON has beside the list.
+        also: What JSON has alongside the list.
     """
     table = table_or(nothing, columns, found, numbers, without)
     return Answer({name: [*map(values or values_of, found)], **also}, [table, *notes])

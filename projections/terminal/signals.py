@@ -53,7 +53,7 @@ def stopped_by_signals(
 
     def ask() -> None:
         name = received.number.name if received.number else ""
-        log.info("%s: %s; once more ends at once", name, doing, extra={"action": "stopping"})
+        log.info("%s: %s; a second signal ends at once", name, doing, extra={"action": "stopping"})
         stop.set()
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}

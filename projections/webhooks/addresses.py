@@ -71,7 +71,7 @@ class AddressRules:
 
     Args:
         allow: Networks (``10.1.0.0/16``), addresses, or names (``hooks.internal``, ``*.svc.cluster.local``) that are
-            allowed beside the public ones. A name allows whatever addresses it has.
+            allowed alongside the public ones. A name allows whatever addresses it has.
         deny: Networks, addresses or names that are denied.
         ports: The only ports allowed; None: all but those of mail, shells, databases, queues and clusters.
 

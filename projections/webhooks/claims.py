@@ -130,7 +130,7 @@ async def reap(session: OwnedSession) -> int:
 
 @lru_cache(maxsize=1000)
 def _policy(text: str) -> RetryPolicy:
-    """An endpoint's policy; what a newer version of this library knows of is passed over, what is amiss is as usual."""
+    """An endpoint's policy; what a newer version of this library knows of is passed over, what is wrong is as usual."""
     known = {name: value for name, value in json.loads(text).items() if name in RetryPolicy.model_fields}
     try:
         return RetryPolicy.model_validate_json(json.dumps(known))

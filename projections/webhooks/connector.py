@@ -55,7 +55,7 @@ class Dial:
     addresses: Sequence[str] = ()
 
 
-# What makes the socket is told the address alone; it runs in the context of the attempt that waits for it.
+# What makes the socket gets the address alone; it runs in the context of the attempt that waits for it.
 _DIAL: ContextVar[Dial | None] = ContextVar("projections.webhooks.dial", default=None)
 
 

@@ -68,7 +68,7 @@ class Duties:
 
 
 def webhook_service(restart: Backoff, name: str, step: Step) -> Service:
-    """What a process does again and again beside deliveries, through failures."""
+    """What a process does again and again alongside deliveries, through failures."""
     return Service(
         f"webhooks wait, with their {name}",
         step,

@@ -83,7 +83,7 @@ async def change_bound(
     Times are in seconds; ``"none"`` is what the library allows, None leaves it as it is. The role must own the schema.
 
     Raises:
-        InvalidValue: There is no such bound, or it cannot be so.
+        InvalidValue: There is no such bound, or it is invalid.
     """
     old = {one.name: one for one in await bounds(session)}.get(name)
     if old is None:

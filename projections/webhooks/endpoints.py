@@ -177,7 +177,7 @@ class Endpoints(TenantRows[Endpoint]):
 
         Raises:
             NotAllowed: The tenant has as many as it may make.
-            InvalidValue: The tenant, the URL, a header, the topics, the filter or the secret cannot be so, or it
+            InvalidValue: The tenant, the URL, a header, the topics, the filter or the secret is invalid, or it
                 asks for more than the limits allow that ``projections webhooks limits`` shows.
         """
         check_tenant(tenant, InvalidEndpoint)
@@ -208,7 +208,7 @@ class Endpoints(TenantRows[Endpoint]):
             The endpoint as this change has written it.
 
         Raises:
-            InvalidValue: A setting is unknown, or cannot be so.
+            InvalidValue: A setting is unknown, or is invalid.
             NotFound: The tenant has none of this id.
             NotAllowed: It has another version: somebody has changed it meanwhile.
         """
@@ -251,7 +251,7 @@ class Endpoints(TenantRows[Endpoint]):
 
         Raises:
             NotFound: The tenant has none of this id.
-            NotAllowed: It is none of what is expected.
+            NotAllowed: It is not one of what is expected.
             NotAllowed: It has another version.
         """
         allowed = None if expected is None else list(expected)
@@ -270,7 +270,7 @@ class Endpoints(TenantRows[Endpoint]):
         version: int | None = None,
     ) -> NewEndpoint:
         """
-        Sign with a new secret; the old ones sign beside it for a while, so that receivers can change in their time.
+        Sign with a new secret; the old ones sign alongside it for a while, so that receivers can change in their time.
 
         Without a secret one is made, of the kind of the old one.
 
@@ -278,7 +278,7 @@ class Endpoints(TenantRows[Endpoint]):
             tenant: The tenant of the endpoint; None is for administrators.
             endpoint_id: The endpoint's id.
             secret: The new secret; None: one is made, of the kind of the newest one.
-            grace: How long the old secrets sign beside the new one.
+            grace: How long the old secrets sign alongside the new one.
             version: Only if the endpoint has this version; None: whatever it has.
 
         Returns:

@@ -84,4 +84,4 @@ def fields_of(what: str) -> Iterator[None]:
         found = error.errors(include_input=False)
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_MOST_FIELDS]]
         more = f"; and {len(found) - len(wrong):,} more" if len(found) > len(wrong) else ""
-        raise InvalidEndpoint(f"{what} cannot be so: {'; '.join(wrong)}{more}") from None
+        raise InvalidEndpoint(f"{what} is invalid: {'; '.join(wrong)}{more}") from None

@@ -115,7 +115,7 @@ async def send(
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
 
     Raises:
-        InvalidValue: The tenant, the topic, the order key or the time cannot be so.
+        InvalidValue: The tenant, the topic, the order key or the time is invalid.
         InvalidEvent: The data cannot be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """

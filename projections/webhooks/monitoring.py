@@ -33,7 +33,7 @@ from projections.webhooks.stats import (
 )
 
 _SAMPLE = 200
-"""Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
+"""Attempts of each endpoint whose success and times are reported: the newest ones of the last hour."""
 _GAUGES: MetricTable = {
     "webhook_failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
     "webhook_failing_seconds": (

@@ -39,7 +39,7 @@ async def run_webhooks(
     Args:
         database: Where the journal and the endpoints are; the pool holds the ranges and seven connections more.
         sender: Makes requests, such as :class:`HttpSender`. It stays open.
-        definitions: A :class:`FanOut` for each entity type whose events are for webhooks, beside the messages of
+        definitions: A :class:`FanOut` for each entity type whose events are for webhooks, alongside the messages of
             :func:`send`, and any other projections.
         ranges: Cut the slices of a fan-out that has never run into this number of ranges.
         cipher: Decrypts the secrets of endpoints, as the one that encrypted them; None: they are not encrypted.

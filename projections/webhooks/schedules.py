@@ -108,7 +108,7 @@ class Schedules(TenantRows[Schedule]):
 
         Raises:
             NotAllowed: The tenant has as many as it may make.
-            InvalidValue: A value cannot be so, or the tenant has a schedule of this name.
+            InvalidValue: A value is invalid, or the tenant has a schedule of this name.
             NotFound: The tenant has no such endpoint.
         """
         schedule_id = f"sch_{random_source.token_hex(16)}"
@@ -138,7 +138,7 @@ class Schedules(TenantRows[Schedule]):
             The schedule as this change has written it.
 
         Raises:
-            InvalidValue: A value cannot be so, there is none of that name to change, or the tenant has another
+            InvalidValue: A value is invalid, there is none of that name to change, or the tenant has another
                 schedule of this name.
             NotFound: The tenant has none of this id, or no such endpoint.
             NotAllowed: It has another version: somebody has changed it meanwhile.
@@ -191,7 +191,7 @@ class Schedules(TenantRows[Schedule]):
 
     async def send_now(self, tenant: str | None, schedule_id: str) -> Appended:
         """
-        Send its message now, beside its ticks, also while it is paused.
+        Send its message now, alongside its ticks, also while it is paused.
 
         Args:
             tenant: The tenant of the schedule; None is for administrators.

@@ -98,7 +98,7 @@ class Sender(Protocol):
 
     async def send(self, outgoing: Outgoing) -> Reply:
         """
-        Send one, and say what came of it; raises nothing for what the other side does.
+        Send one, and return its outcome; raises nothing for what the other side does.
 
         Raises:
             NotSentError: It was not sent, and that is not the other side's doing.
@@ -113,7 +113,7 @@ class HttpSender:
     Makes the requests of attempts over HTTP/1.1; to be used in one event loop, and closed.
 
     Connections serve later attempts at the same scheme, host and port for a few seconds. Where such a connection
-    turns out to be closed, the request is sent once more on a new one: receivers know it by its ``webhook-id``.
+    turns out to be closed, the request is sent again on a new one: receivers know it by its ``webhook-id``.
 
     Args:
         rules: What may be connected to; by default public addresses.
@@ -154,7 +154,7 @@ class HttpSender:
 
     async def send(self, outgoing: Outgoing) -> Reply:
         """
-        Send one, and say what came of it; raises nothing for what the other side does.
+        Send one, and return its outcome; raises nothing for what the other side does.
 
         Raises:
             ProjectionsError: This process has no files, memory or ports left; or others of its tenant, or to its

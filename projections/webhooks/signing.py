@@ -61,7 +61,7 @@ class Secret(ABC):
     key: bytes = field(repr=False)
 
     def reveal(self) -> str:
-        """Return the secret as text, to be stored encrypted, or shown once to whom it belongs."""
+        """Return the secret as text, to be stored encrypted, or shown once to its owner."""
         return self.prefix + b64encode(self.key).decode()
 
     @cached_property

@@ -31,7 +31,7 @@ ORDER BY d.delivery_id DESC LIMIT $3
 
 @dataclass(frozen=True, slots=True)
 class EndpointStats:
-    """How one endpoint fares. Times in seconds."""
+    """How well one endpoint receives. Times in seconds."""
 
     __pydantic_config__ = DESCRIBED
 

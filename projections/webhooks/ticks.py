@@ -92,7 +92,7 @@ class _Plan:
 
 class Ticks:
     """
-    Sends the ticks of schedules, beside any number of other processes that do; a database that goes away is waited for.
+    Sends the ticks of schedules, alongside any number of other processes that do; waits for a database that is away.
 
     It needs one connection, and its role projections_worker and projections_writer.
     """

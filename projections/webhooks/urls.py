@@ -53,7 +53,7 @@ def _parsed(text: str) -> URL:
     with from_extra("webhooks"):
         from yarl import URL  # noqa: PLC0415
     try:
-        # What IDNA makes of a host may itself be an address, so it is parsed once more.
+        # What IDNA makes of a host may itself be an address, so it is parsed again.
         return URL(str(URL(text)))
     except ValueError as error:
         raise InvalidEndpoint("the URL cannot be understood: check its host and its port") from error

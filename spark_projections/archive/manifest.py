@@ -1,8 +1,8 @@
 """
 What an archive holds: the files, what each was made from, and checksums of both.
 
-The manifest is replaced whole, by a rename, after the files that it names are on the disk. Each version is kept beside
-it, the last few: one that is lost, damaged, or put back from an older backup is noticed, and made again (repair.py).
+The manifest is replaced whole, by a rename, after the files that it names are on the disk. The last few versions are
+kept alongside it: one that is lost, damaged, or put back from an older backup is noticed, and made again (repair.py).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ SELECT coalesce(avg(octet_length(e.payload::text) + coalesce(octet_length(e.meta
     WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s LIMIT 1000
 ) AS e
 """
-_OTHER_COLUMNS = 200  # bytes of a row beside payload and metadata, roughly
+_OTHER_COLUMNS = 200  # bytes of a row alongside payload and metadata, roughly
 
 
 @dataclass(frozen=True, slots=True)

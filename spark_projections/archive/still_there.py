@@ -28,7 +28,7 @@ def still_there(
     """
     Those files whose events are in a partition; the others have left the journal with an earlier one of that time.
 
-    ArchiveError: the journal has a part of a file, or never had it: somebody has to decide what becomes of that.
+    ArchiveError: the journal has a part of a file, or never had it: somebody has to decide what happens to that.
     """
     found = []
     for each in files:

@@ -107,7 +107,7 @@ class _Lines:
 
 
 def say(text: str) -> None:
-    """Tell the user on stderr, beside the result."""
+    """Tell the user on stderr, alongside the result."""
     click.echo(printable(text), err=True)
 
 

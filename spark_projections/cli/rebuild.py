@@ -1,4 +1,4 @@
-"""``projections rebuild``: a read model built again beside the one that serves, and put in its place."""
+"""``projections rebuild``: a read model built again alongside the one that serves, and put in its place."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def rebuild(
 
     NAME is the projection's, with --app telling the module that defines it, or it is MODULE:OBJECT as for
     `projections worker`. The handlers run unchanged, in parallel over ranges of slices, and write to new tables
-    beside the old ones, which live workers keep fresh meanwhile. What was built is verified; then one short
+    alongside the old ones, which live workers keep fresh meanwhile. What was built is verified; then one short
     transaction swaps the tables and moves the offsets, and the workers go on from there: no event is missed, none
     counts twice. The old tables are kept in the schema projections_old_<id> until `projections rebuilds drop-old NAME`.
 
     With --source, the rows of single sources are repaired: compared with what the handlers make of the events that
-    workers have handled of them, and replaced where they differ, in one transaction and beside the live workers. Their
-    tables are declared with Table(source=...) or per_source=True. Which rows differ: `projections verify NAME`.
+    workers have handled of them, and replaced where they differ, in one transaction and alongside the live workers.
+    Their tables are declared with Table(source=...) or per_source=True. Which rows differ: `projections verify NAME`.
 
     Appends that are in flight at the beginning are waited for. Ctrl-C removes what was built. When the process or the
     machine dies instead, run the same command again: it goes on where it was, unless the code has changed. Or end it

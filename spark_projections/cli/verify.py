@@ -89,7 +89,7 @@ async def verify(
     compared, and no difference.
 
     Connect as a role that may read the tables and the journal. A journal in another database is named by --journal.
-    What differs is mended by `projections rebuild NAME --source ID`, or `projections rebuild NAME` for the whole.
+    What differs is fixed by `projections rebuild NAME --source ID`, or `projections rebuild NAME` for the whole.
 
     \b
     Examples
@@ -122,7 +122,7 @@ async def verify(
         found,
         f"looked at {looked}, {counted(found.events, 'event')}",
         complaint=f"{counted(found.differing, 'row')} of projection {name!r} {differ} not what the journal says: "
-        f"to mend those of a source, run `projections rebuild {name} --source ID`; to build all again, "
+        f"to fix those of a source, run `projections rebuild {name} --source ID`; to build all again, "
         f"`projections rebuild {name}`",
     )
 

@@ -1,1 +1,1 @@
-"""Read models built again beside those that serve, verified, and swapped in."""
+"""Read models built again alongside those that serve, verified, and swapped in."""

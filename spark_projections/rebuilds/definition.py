@@ -57,7 +57,7 @@ def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Proje
     if isinstance(projection.delivery, AtLeastOnce):
         raise NotRebuildable(
             f"projection {projection.name!r} cannot be rebuilt: its delivery is AtLeastOnce, so its effects are "
-            "outside the database, where a batch cannot put something beside them and swap it in"
+            "outside the database, where a batch cannot put something alongside them and swap it in"
         )
     written = tables_of(definition)
     if not written:

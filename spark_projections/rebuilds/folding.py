@@ -1,5 +1,5 @@
 """
-One part of a batch projection: read a range of slices in the order of its sources, run the handlers, write beside.
+One part of a batch projection: read a range of slices in the order of its sources, run the handlers, write alongside.
 
 Invariant: the position of a part moves in the transaction of its effects, and whoever folds it holds its row locked. So
 a task that is repeated goes on where the last one's commits end, and two that fold one part at once take turns: every
@@ -122,7 +122,7 @@ def fold_part(job: Job, slices: SliceRange) -> None:
     """
     Fold what is left of a part; does nothing where nothing is, or where the rebuild has ended or failed.
 
-    journal.DatabaseError: another attempt may get through; what another does not mend is noted for whoever waits for
+    journal.DatabaseError: another attempt may get through; what another does not fix is noted for whoever waits for
     the parts.
     """
     with _rarely_collecting():

@@ -1,4 +1,4 @@
-"""What is asked of a rebuild, what it reports while it runs, and what came of it."""
+"""What is asked of a rebuild, what it reports while it runs, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Rebuilding a read model: cut, fold beside, verify, swap.
+Rebuilding a read model: cut, fold alongside, verify, swap.
 
 The tables that serve stay as they are, and live workers keep them fresh, until one transaction puts the new ones in
 their place and makes the workers go on from the cut. Whatever ends the process before that leaves nothing that anybody

@@ -1,5 +1,5 @@
 """
-Making the rows of single sources what the journal says, and comparing rows with it, beside live workers.
+Making the rows of single sources what the journal says, and comparing rows with it, alongside live workers.
 
 A repair handles the events of its sources again up to where workers have handled them, and then keeps the tables for
 itself for a moment: a batch that has written by then is waited for, and what it has handled is folded, too; one that
@@ -99,7 +99,7 @@ async def repair(
     journal: Database | Log | None = None,
 ) -> Comparison:
     """
-    Make the rows of sources what the journal says, in one transaction and beside live workers.
+    Make the rows of sources what the journal says, in one transaction and alongside live workers.
 
     Args:
         database: The primary. The role must be allowed to write to the tables.
@@ -190,7 +190,7 @@ async def verify(
     journal: Database | Log | None = None,
 ) -> Comparison:
     """
-    Compare a read model with the journal, beside live workers, and change nothing.
+    Compare a read model with the journal, alongside live workers, and change nothing.
 
     All of it is seen as of one moment: the rows, and the events that workers had handled by then. A journal in another
     database is read after that moment, so it has all of these.

@@ -65,7 +65,7 @@ async def compare_counts(
     Compare the events folded in each slice with those in the journal.
 
     RebuildFailed: they differ, and no import since the fence explains it. Another system may have deleted some since
-    they were folded; whether any was folded twice is told by their numbers there.
+    they were folded; their numbers there show whether any was folded twice.
     """
     stored = await journal.events_by_slice(session, rebuild, entity_types)
     rows = await session.fetch(_FOLDED.format(schema=schema_of(rebuild.rebuild_id)))

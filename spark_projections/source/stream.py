@@ -168,7 +168,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _started(self, connection: SyncConnection) -> list[datetime | None]:
         """When those began that do not show it in a look, if that bounds their stamps."""
         if self._log.queries is not None:
-            return [None]  # a number is no time, and a prepared transaction began before it was prepared
+            return [None]  # a number is not a time, and a prepared transaction began before it was prepared
         return [writer.started_at for writer in writers_in_flight_sync(connection)]
 
     def _went_back(self, at: datetime, latest: datetime) -> str:

@@ -1,5 +1,5 @@
 -- The slice ranges of a group; they tile 0..1023. Each has a cursor, and at a time one reader, which knows its epoch.
--- A handler that a reader of the range did not have has a range of its own beside: it is read for that handler alone, by who
+-- A handler that a reader of the range did not have has a range of its own: it is read for that handler alone, by who
 -- has it, and goes when both are equally far.
 CREATE TABLE IF NOT EXISTS projections.group_ranges (
     group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,

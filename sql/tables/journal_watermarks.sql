@@ -1,4 +1,4 @@
--- Of journals in other databases whose order is that of numbers: where their end was when. A number is no time, so this is what tells
+-- Of journals in other databases whose order is that of numbers: where their end was when. A number is not a time, so this is what tells
 -- how old an event is, to within ten seconds: for its lag, and for how long offsets are kept. Times are of the clock here.
 CREATE TABLE IF NOT EXISTS projections.journal_watermarks (
     journal text NOT NULL,

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     partition_interval interval NOT NULL DEFAULT '1 day',
     -- How many intervals to come have a partition.
     ahead integer NOT NULL DEFAULT 7,
-    -- How long a partition is kept after its time, at least; NULL: for ever.
+    -- How long a partition is kept after its time, at least; NULL: forever.
     retention interval,
     -- Drop no partition of the journal that the same run has not archived.
     archive_first boolean NOT NULL DEFAULT FALSE,

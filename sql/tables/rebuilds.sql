@@ -1,4 +1,4 @@
--- Batch projections: each builds a range of a read model again, beside the one that serves, and then takes its place.
+-- Batch projections: each builds a range of a read model again, alongside the one that serves, and then takes its place.
 CREATE TABLE IF NOT EXISTS projections.rebuilds (
     rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,

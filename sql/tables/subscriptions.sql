@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     topics text[],
     patterns text[],
     entity_types text[],
-    -- How long it may be unused; NULL: for ever.
+    -- How long it may be unused; NULL: forever.
     expires_after interval,
     active_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- What matches the log passes over events of before. While it catches up: infinity, and it has none of them from there.

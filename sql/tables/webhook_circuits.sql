@@ -1,4 +1,4 @@
--- How each endpoint fares: a small row that every claim and every outcome of its deliveries locks for a moment.
+-- How well each endpoint receives: a small row that every claim and every outcome of its deliveries locks for a moment.
 CREATE TABLE IF NOT EXISTS projections.webhook_circuits (
     endpoint_id text COLLATE "C" PRIMARY KEY REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
     -- Failed attempts since the last success, and the time of the first of them.

@@ -1,4 +1,4 @@
--- Deliveries of events from before were forgotten: should their events be read again, they are not delivered once more.
+-- Deliveries of events from before were forgotten: should their events be read again, they are not delivered again.
 CREATE TABLE IF NOT EXISTS projections.webhook_forgotten (
     the_only_row boolean PRIMARY KEY DEFAULT TRUE CHECK (the_only_row),
     before timestamptz NOT NULL

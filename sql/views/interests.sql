@@ -1,5 +1,5 @@
 -- Who wants what, as _interests_v1 says and functions take it in arrays of such rows: the subscriptions of a group that get every event
--- of a topic of an entity type, or, beside a condition, those of which it says so. Without a topic they want all of the type.
+-- of a topic of an entity type, or, alongside a condition, those of which it says so. Without a topic they want all of the type.
 CREATE OR REPLACE VIEW projections.interests AS
 SELECT
     s.condition_id,

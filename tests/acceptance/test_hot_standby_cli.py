@@ -58,7 +58,7 @@ async def test_a_worker_reads_the_standby_and_commands_count_what_the_primary_ha
         alone = await asyncio.to_thread(
             projections, *work, "--journal", standby, "--read-side", read_side, cwd=app
         )
-        assert "name it beside the standby (--journal-primary)" in alone.stderr
+        assert "name it alongside the standby (--journal-primary)" in alone.stderr
         assert alone.returncode == 1
 
 
@@ -86,7 +86,7 @@ async def test_a_journal_of_another_system_is_attached_at_its_standby(
         where = ["--read-side", servers.read_side_dsn]
 
         alone = await asyncio.to_thread(projections, *attach, *where)
-        assert "Connect to the primary, or name it beside the standby" in alone.stderr
+        assert "Connect to the primary, or name it alongside the standby" in alone.stderr
         primary = ["--journal-primary", servers.both.primary.dsn("one")]
         attached = await asyncio.to_thread(projections, *attach, *where, *primary)
         assert attached.returncode == 0, attached.stderr

@@ -59,7 +59,7 @@ def registered(**options: Any) -> RegisteredHandler:
         ({"timeout": float("inf")}, "timeout is seconds or a timedelta, not inf"),
         ({"batch": 0}, "batch must be 1 or more, not 0"),
         ({"batch": "all"}, "batch must be 1 or more, not 'all'"),
-        ({"retrys": [1]}, "'retrys' is none of topics, "),
+        ({"retrys": [1]}, "'retrys' is not one of topics, "),
     ],
 )
 def test_options_that_can_not_be_are_refused(options: dict[str, Any], message: str) -> None:

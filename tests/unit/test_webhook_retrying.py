@@ -215,7 +215,7 @@ def test_a_policy_is_json_in_seconds_and_back() -> None:
 def test_a_policy_that_can_not_be_is_refused_by_the_name_of_its_field(
     wrong: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(InvalidEndpoint, match=f"a retry policy cannot be so: {named}"):
+    with pytest.raises(InvalidEndpoint, match=f"a retry policy is invalid: {named}"):
         parse_policy(wrong)
 
 

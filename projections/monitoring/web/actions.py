@@ -105,7 +105,7 @@ def _status_of(error: ProjectionsError) -> int:
 
 
 def _form_of(action: Action) -> type[BaseModel]:
-    """What the page sends for an action: all that it takes beside the database, and nothing else."""
+    """What the page sends for an action: all that it takes alongside the database, and nothing else."""
     fields = {name: (kind, ...) for name, kind in get_type_hints(action, include_extras=True).items()}
     del fields["database"], fields["return"]
     return create_model("Form", __config__=ConfigDict(strict=True, extra="forbid"), **cast("Any", fields))

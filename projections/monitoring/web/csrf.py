@@ -28,7 +28,7 @@ class CrossSite:
     Tells this site's own requests from those that another site makes a browser send.
 
     Args:
-        origins: Where the page is seen beside its own address: a proxy's, such as ``https://monitor.example.com``.
+        origins: Where the page is seen alongside its own address: a proxy's, such as ``https://monitor.example.com``.
     """
 
     def __init__(self, origins: Collection[str] = ()) -> None:

@@ -44,7 +44,7 @@ def live(seen: Overview, points: LagHistory, every: float, others: Mapping[str, 
         seen: The newest look at the database.
         points: With the point that was made of it.
         every: Seconds to the next one.
-        others: What there is beside the projections.
+        others: What there is alongside the projections.
     """
     return encoded(
         at=seconds(seen.at),

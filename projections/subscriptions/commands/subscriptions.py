@@ -107,7 +107,7 @@ async def list_(session: Session, /, group: str | None = None) -> Answer:
 
     A subscription is active; expired, when nobody has kept it for as long as it said, so that it goes soon; or
     quarantined: its condition failed, or took too long, for most events, and is stopped. What comes meanwhile waits
-    for it. The error stands below; mend what is wrong, then `projections subscriptions release` it, or remove the
+    for it. The error stands below; fix what is wrong, then `projections subscriptions release` it, or remove the
     subscription. One that is catching up starts in the past: below stands how far it is. --json has conditions and
     params whole.
     """

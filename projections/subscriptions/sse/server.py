@@ -221,7 +221,7 @@ def _nothing() -> Iterator[None]:
 
 @contextmanager
 def _on_signals(call: Callable[[], None]) -> Iterator[None]:
-    """Call something when the process is told to end: servers only wait then for what an application does not know."""
+    """Call something when the process is asked to end: servers only wait then for what an application does not know."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -81,7 +81,7 @@ class Which(BaseModel):
     """Of events before then."""
 
     def among(self, tenant: str | None, states: Sequence[DeliveryState] | None) -> DeliveryFilter:
-        """Those of a tenant that are in these states. A list of no topics is none of them: it lets nothing through."""
+        """Those of a tenant that are in these states. An empty list of topics lets nothing through."""
         return DeliveryFilter(
             tenant=tenant, endpoint_id=self.endpoint_id, states=states, since=self.since, until=self.until,
             topics=self.topics if "topics" in self.model_fields_set else None,

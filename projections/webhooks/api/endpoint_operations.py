@@ -258,7 +258,7 @@ async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
     """
     Sign with a new secret, which is shown this once.
 
-    The old ones sign beside it for a while, so that the receiver can change in its time.
+    The old ones sign alongside it for a while, so that the receiver can change in its time.
     """
     made = await call.services.endpoints.rotate_secret(
         call.tenant,
@@ -273,7 +273,7 @@ async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
 
 @endpoint_operations.add("GET", f"{_PATH}/stats", problems=(404,))
 async def get_endpoint_stats(call: Call[OneStatsQuery, NoBody]) -> EndpointStats:
-    """Tell how an endpoint fares."""
+    """Tell how well an endpoint receives."""
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
     found = await _stats(call, endpoint.tenant, endpoint_id=endpoint.endpoint_id)
     if not found:  # removed meanwhile

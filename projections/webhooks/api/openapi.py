@@ -220,7 +220,7 @@ def _of_query(operation: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
 
 
 def _given(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A parameter is there with a value, or it is not there: null is none of its values."""
+    """A parameter is there with a value, or it is not there: null is not one of its values."""
     kept = {key: value for key, value in schema.items() if key not in {"title", "description", "default"}}
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     return {**kinds[0], **{k: v for k, v in kept.items() if k != "anyOf"}} if len(kinds) == 1 else kept

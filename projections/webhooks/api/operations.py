@@ -238,7 +238,7 @@ class Operation:
 
     @property
     def said(self) -> tuple[str, str]:
-        """What it is in a line, and all there is to say beside it."""
+        """What it is in a line, and all there is to say alongside it."""
         summary, _, more = (inspect.getdoc(self.handler) or "").partition("\n")
         return summary, more.strip()
 
@@ -249,7 +249,7 @@ class Operation:
         return "version" in (fields or getattr(self.answer, "model_fields", ()))
 
     def headers(self, answer: Any) -> dict[str, str]:
-        """What is sent beside an answer."""
+        """What is sent alongside an answer."""
         headers = {"etag": f'"{answer.version}"'} if self.tells_version else {}
         if self.location:
             ids = {name: getattr(answer, name) for name in _PARAMETER.findall(self.location)}

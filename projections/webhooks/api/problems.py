@@ -123,13 +123,13 @@ def problem_response(problem: Problem, request_id: str) -> Response:
 def unfit(error: ValidationError, where: str, status: int = 422) -> Problem:
     """The problem of a body or a query that does not fit its model; the values themselves are not in it."""
     if (number := error.error_count()) > _MOST_ERRORS:
-        errors = [FieldProblem(field="", message=f"{number:,} values cannot be so, too many to name them")]
+        errors = [FieldProblem(field="", message=f"{number:,} values are invalid, too many to name them")]
     else:
         errors = [
             FieldProblem(field=_path(each["loc"]), message=each["msg"][:_LONGEST_FIELD])
             for each in error.errors(include_input=False, include_url=False, include_context=False)
         ]
-    return Problem(status, f"invalid_{where}", f"the {where} cannot be so: see errors", errors)
+    return Problem(status, f"invalid_{where}", f"the {where} is invalid: see errors", errors)
 
 
 def _path(location: Sequence[Any]) -> str:

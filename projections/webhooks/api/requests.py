@@ -175,7 +175,7 @@ def _checked_values(name: str, value: Any, most: int) -> int:
         values += len(level)
         if values > most:
             raise _wrong_field(
-                "body", name, f"is too much: a body has at most {_MOST_VALUES:,} values beside data"
+                "body", name, f"is too much: a body has at most {_MOST_VALUES:,} values alongside data"
             )
         if not level:
             return values
@@ -200,4 +200,4 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 def _wrong_field(where: str, name: str, message: str) -> Problem:
     wrong = FieldProblem(field=name[:200], message=message)
-    return Problem(422, f"invalid_{where}", f"the {where} cannot be so: see errors", [wrong])
+    return Problem(422, f"invalid_{where}", f"the {where} is invalid: see errors", [wrong])

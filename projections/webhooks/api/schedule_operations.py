@@ -140,6 +140,6 @@ async def resume_schedule(call: Call[Query, NoBody]) -> Schedule:
 
 @schedule_operations.add("POST", f"{_PATH}/send", status=202, problems=(404,))
 async def send_schedule(call: Call[Query, NoBody]) -> SentNow:
-    """Send its message now, beside its ticks."""
+    """Send its message now, alongside its ticks."""
     sent = await call.services.schedules.send_now(call.tenant, call.place["schedule_id"])
     return SentNow(event_id=str(sent.event_id))

@@ -55,5 +55,5 @@ class ApiSettings(BaseModel):
     """How long the answer to a challenge is waited for, where the endpoint's own time-out is longer."""
 
     origins: frozenset[str] = frozenset()
-    """Where pages are, beside the host that they ask, that may change something without a bearer token, such as
+    """Where pages are, alongside the host that they ask, that may change something without a bearer token, such as
     ``https://app.example.com``: for an ``auth`` of your own that goes by cookies. Others are refused: 403."""

@@ -46,7 +46,7 @@ from projections.webhooks.settings import DeliverySettings
 log = logging.getLogger("projections")
 
 _ALSO = 8
-"""Connections beside those that ranges hold."""
+"""Connections alongside those that ranges hold."""
 _MARGIN = timedelta(seconds=10)
 """For all else that a stop does."""
 
@@ -203,7 +203,7 @@ async def _run(dsn: str, process: _Process) -> int:
 
 
 def _grace(settings: DeliverySettings) -> timedelta:
-    """How long a stop may take: requests on their way have their time, and so has storing what came of them."""
+    """How long a stop may take: requests on their way have their time, and so has storing their outcomes."""
     return 2 * settings.grace + _MARGIN
 
 

@@ -110,7 +110,7 @@ async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_js
 def _echo(one: Received) -> None:
     topic = printable(one.topic or "no topic")
     message_id = printable(one.message_id) or "no webhook-id"
-    # The type and the time before it are told by the line already.
+    # The type and the time before it are in the line already.
     data = (
         one.body.decode(errors="replace")
         if (found := one.data()) is None

@@ -1,7 +1,7 @@
 """
 Metrics of the delivery log: what is asked, and what is made of the counts that a store has found.
 
-A store counts by bucket and by dimensions, and leaves out what is nought; all measures follow from its counts here, so
+A store counts by bucket and by dimensions, and leaves out what is zero; all measures follow from its counts here, so
 that they are the same wherever the rows are. Buckets are aligned: the same span is the same bucket in every request.
 """
 
@@ -235,7 +235,7 @@ def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> Metr
 
 def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
     """
-    The answer to a query, of the counts that were found; those that are nought may be missing.
+    The answer to a query, of the counts that were found; those that are zero may be missing.
 
     InvalidValue: with the zeros between them there would be too many rows.
     """

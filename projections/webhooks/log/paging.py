@@ -1,5 +1,5 @@
 """
-Pages of a list, both ways: cursors that say where one begins, which rows a store is to read, and what becomes of them.
+Pages of a list, both ways: cursors that say where one begins, which rows a store is to read, and what happens to them.
 
 A cursor is a word that callers hand back. It names its list, its version, the order and a digest of the filters that
 it was made for, the generation of the database, and a place: the time of a row in microseconds and its id. It holds no

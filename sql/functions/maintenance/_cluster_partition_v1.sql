@@ -1,5 +1,5 @@
 -- Copies a closed partition in slice order, so that a range of slices lies on pages of its own; returns the events copied.
--- The copy stands beside the log until _swap_partition_v1 puts it in the partition's place. Between the two, outside of a
+-- The copy stands alongside the log until _swap_partition_v1 puts it in the partition's place. Between the two, outside of a
 -- transaction, comes VACUUM (FREEZE, ANALYZE) of projections.events_copy_of_<oid of the partition>: see there.
 -- Readers and writers go on meanwhile; what they write to this partition until the swap, the swap notices. It needs the
 -- disk for a second copy, and for the sort.

@@ -51,7 +51,7 @@ BEGIN
         GET DIAGNOSTICS _moved = ROW_COUNT;
     END IF;
     -- A query plans with the partitions that it finds, and only then takes its snapshot: planned without this one, it would
-    -- not find what has just left the default partition, and a reader would pass it by for ever. ATTACH alone lets it plan.
+    -- not find what has just left the default partition, and a reader would pass it by forever. ATTACH alone lets it plan.
     IF _moved > 0 THEN
         EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', _table.parent);
     END IF;

@@ -39,7 +39,7 @@ BEGIN
         );
     END IF;
     IF _begun IS NOT NULL AND NOT _has_part AND cardinality(p_journals) = 1 THEN
-        RAISE EXCEPTION 'projection % reads %, not %: name the journal that it reads, and this one beside it if it is to read both; or '
+        RAISE EXCEPTION 'projection % reads %, not %: name the journal that it reads, and this one alongside it if it is to read both; or '
             'empty its read model and clear its offset first', quote_literal(p_name), _begun,
             coalesce('journal ' || quote_literal(p_journal) || ' of another database', 'that')
         USING ERRCODE = 'PJ023';

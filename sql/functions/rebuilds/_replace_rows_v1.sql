@@ -34,7 +34,7 @@ BEGIN
         RAISE EXCEPTION 'the rows of % cannot be replaced: a foreign key with ON DELETE refers to it, and it has not one unique index alone', p_table
         USING ERRCODE = 'PJ042';
     END IF;
-    -- What differs is told by the texts: not every type has an equality.
+    -- The texts show what differs: not every type has an equality.
     SELECT
         coalesce(string_agg(format('t.%1$I = n.%1$I', a.attname), ' AND ') FILTER (WHERE v.is_key), 'FALSE'),
         string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum),

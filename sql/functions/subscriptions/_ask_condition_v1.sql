@@ -1,5 +1,5 @@
 -- Asks one condition about events, on behalf of the subscriptions that name topics, and, where open, of those that name none.
--- Returns the places of events in the array, and beside each a subscription that it is for, or NULL for all that want the event;
+-- Returns the places of events in the array, and alongside each a subscription that it is for, or NULL for all that want the event;
 -- and the places of events that it failed on, with the errors. What takes too long, or too much memory, fails the call.
 CREATE OR REPLACE FUNCTION projections._ask_condition_v1(
     p_condition_id integer,

@@ -22,7 +22,7 @@ AS $$
     )
     UPDATE projections.group_ranges AS r SET assigned_to = m.assigned_to
     FROM moved AS m WHERE r.ctid = m.row_id;
-    -- A handler's own: to whoever is to read its slices, or it stays, or to who joined first, of those that have the handler.
+    -- A handler's own: to whoever is to read its slices, or it stays, or to the one that joined first, of those that have the handler.
     WITH wanted AS (
         SELECT h.ctid AS row_id, (
             SELECT o.owner FROM projections.workers AS o

@@ -54,7 +54,7 @@ BEGIN
         RAISE EXCEPTION 'a condition is not nested that deeply' USING ERRCODE = 'PJ080', HINT = 'At most 40 levels, as parsed.';
     END IF;
 
-    -- A subselect that is fed by another doubles a text as often as it likes.
+    -- A subselect that is fed by another doubles a text without limit.
     IF _tree ~ '\{COMMONTABLEEXPR|\{XMLEXPR|:rtekind [14567] |:lateral true|:subLinkType 6 |:hasSubLinks true.*:hasSubLinks true' THEN
         RAISE EXCEPTION 'a subselect of a condition reads functions such as jsonb_array_elements, and no other subselect'
         USING ERRCODE = 'PJ080', HINT = 'WITH, VALUES, LATERAL, UNION, ARRAY(SELECT ...) and XML are refused, too.';

@@ -1,5 +1,5 @@
 -- Who wants what of some topics of an entity type: for each topic and group the subscriptions that get every event of it, and,
--- beside a condition that looks at events themselves, those that get what it says. The NULL among the topics asks for those with
+-- alongside a condition that looks at events themselves, those that get what it says. The NULL among the topics asks for those with
 -- such a condition that name no topic: they come once, without one.
 --
 -- A condition on types is asked about them here. Where it fails on one, or is set apart, it comes as one that looks at events. With

@@ -1,4 +1,4 @@
--- What there is to do beside the matching of the log, in one look: whoever matches asks it every second.
+-- What there is to do alongside the matching of the log, in one look: whoever matches asks it every second.
 CREATE OR REPLACE FUNCTION projections._look_at_matching_v1()
 RETURNS TABLE (
     -- Whether the projection that matches is registered.

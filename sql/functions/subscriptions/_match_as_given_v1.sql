@@ -1,6 +1,6 @@
 -- Writes the matches of events that need no look at any subscription alone: the arrays of subscriptions as they were given.
 -- Where several are for one event and group, each set of them is put together once. _match_events_v1 calls it. In p_answered are
--- conditions, and in p_places, beside them, the places of events that these say TRUE of.
+-- conditions, and in p_places, alongside them, the places of events that these say TRUE of.
 CREATE OR REPLACE FUNCTION projections._match_as_given_v1(
     p_events projections.events_to_match[], p_interests projections.interests[], p_answered integer[], p_places bigint[]
 )

@@ -147,7 +147,7 @@ BEGIN
     )
     INSERT INTO projections.matches (match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids)
     SELECT nextval('projections.match_ids'), m.* FROM (
-        -- Grouped by all that is stored of an event: joining it once more is planned as a loop over all of them.
+        -- Grouped by all that is stored of an event: joining it again is planned as a loop over all of them.
         SELECT
             s.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id,
             array_agg(p.subscription_id ORDER BY p.subscription_id)

@@ -1,7 +1,7 @@
 -- The next events that a subscription which catches up with the past is to look at, of all its entity types, in the order of the
 -- log: as far as what matches has passed them, and nothing older can appear any more. With p_tail all that there are; passed says
 -- of each whether what matches has passed it: if not, it will. What was published for one subscription, or for later, has no topic:
--- it is not history. Nor are messages that were published before the schema's version 3, of which nobody knows whom they were for.
+-- it is not history. Nor are messages that were published before the schema's version 3, of which nobody knows for which group they were.
 CREATE OR REPLACE FUNCTION projections._next_history_v1(p_subscription_id bigint, p_limit integer, p_tail boolean DEFAULT FALSE)
 RETURNS TABLE (entity_type text, source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, topic text, passed boolean)
 LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- Says what came of a batch that take_retries_v1 gave out: without an error it is removed, with one it is handled again after
+-- Stores the outcome of a batch that take_retries_v1 gave out: without an error it is removed, with one it is handled again after
 -- p_delay, or, where that is NULL, dead. p_taken_until is what came with the batch. Returns whether it was still so: if not,
 -- another has taken it since, somebody has decided, or the database went back in time, and nothing is stored.
 CREATE OR REPLACE FUNCTION projections.finish_retry_v1(

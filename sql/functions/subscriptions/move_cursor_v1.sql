@@ -1,7 +1,7 @@
 -- Says that a range of a group has handled everything up to a match. Raises PJ010 when the range is not held with this epoch
 -- any more, and PJ084 for a cursor that is not one of the group's matches, or lies before the stored one.
 --
--- A reader that stays while the database goes back in time gives what it remembers beside it, or events of the new history that
+-- A reader that stays while the database goes back in time gives what it remembers alongside it, or events of the new history that
 -- have got numbers of the old one would count as handled: its name, the cursor that it knows to be stored, and the time of the
 -- match. Where that is not what the database has, PJ013 is raised, and nothing moves.
 --

@@ -7,7 +7,7 @@
 --
 -- It gets every event that is committed after it; of those that are in flight just now some may be committed before. With p_start
 -- it gets all from that time on ('-infinity': from the first on), each once and in the order of its source: it catches up first,
--- beside what matches the log. NULL is the start of the group, infinity none. One that is there already starts where it did; a group
+-- alongside what matches the log. NULL is the start of the group, infinity none. One that is there already starts where it did; a group
 -- that only listens has no past.
 -- Raises PJ080 for a condition, PJ081 for anything else that is refused.
 CREATE OR REPLACE FUNCTION projections.subscribe_v1(

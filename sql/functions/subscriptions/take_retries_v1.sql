@@ -1,5 +1,5 @@
 -- Takes batches that are due for handlers of a group, the earliest first. They are due again at taken_until, after p_lease,
--- should nobody say what came of them: finish_retry_v1.
+-- should nobody report their outcomes: finish_retry_v1.
 CREATE OR REPLACE FUNCTION projections.take_retries_v1(
     p_group text, p_handlers text[], p_lease interval DEFAULT '5 minutes', p_limit integer DEFAULT 10
 )

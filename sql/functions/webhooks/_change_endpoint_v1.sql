@@ -44,6 +44,6 @@ BEGIN
     RETURN _new;
 EXCEPTION
     WHEN check_violation OR not_null_violation OR data_exception THEN
-        RAISE EXCEPTION 'an endpoint cannot be so: %', SQLERRM USING ERRCODE = 'PJ090';
+        RAISE EXCEPTION 'an endpoint is invalid: %', SQLERRM USING ERRCODE = 'PJ090';
 END;
 $$;

@@ -1,7 +1,7 @@
 -- Makes an endpoint, for events from now on. p_settings is as for _change_endpoint_v1, url and policy are a must; p_secret is
 -- what deliveries are signed with, as the sender's cipher has made it. Gives the row as it is written.
 --
--- Raises PJ090 where it cannot be so, and PJ098 where the tenant has p_at_most already.
+-- Raises PJ090 where it is invalid, and PJ098 where the tenant has p_at_most already.
 CREATE OR REPLACE FUNCTION projections._create_endpoint_v1(
     p_endpoint_id text, p_tenant text, p_settings jsonb, p_secret text, p_at_most integer DEFAULT NULL
 )
@@ -18,7 +18,7 @@ BEGIN
         VALUES (p_endpoint_id, p_tenant, p_settings ->> 'url', p_settings -> 'policy');
     EXCEPTION
         WHEN check_violation OR not_null_violation OR unique_violation THEN
-            RAISE EXCEPTION 'an endpoint cannot be so: %', SQLERRM USING ERRCODE = 'PJ090';
+            RAISE EXCEPTION 'an endpoint is invalid: %', SQLERRM USING ERRCODE = 'PJ090';
     END;
     _made := projections._change_endpoint_v1(p_tenant, p_endpoint_id, p_settings);
     INSERT INTO projections.webhook_circuits (endpoint_id) VALUES (p_endpoint_id);

@@ -3,7 +3,7 @@
 -- The log keeps events of deliveries that are not finished.
 --
 -- What is forgotten was announced by an earlier call: a fan-out at work meanwhile, which has read the announcement before that,
--- would not find the delivery and make it once more. Call it every minute or so: the first call of all forgets nothing.
+-- would not find the delivery and make it again. Call it every minute or so: the first call of all forgets nothing.
 CREATE OR REPLACE FUNCTION projections._forget_deliveries_v1(p_limit integer DEFAULT 5000)
 RETURNS integer
 LANGUAGE plpgsql

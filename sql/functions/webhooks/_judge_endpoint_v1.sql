@@ -1,5 +1,5 @@
 -- What outcomes of attempts, in their order, mean for their endpoint: its count of failures, its circuit, and whether it is
--- disabled. At half, 70 %, 90 % and all of what disables it, the journal is told, once.
+-- disabled. At half, 70 %, 90 % and all of what disables it, the journal gets an event, once.
 CREATE OR REPLACE FUNCTION projections._judge_endpoint_v1(p_endpoint_id text, p_verdicts text[], p_pause interval, p_disable boolean)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- Gives an endpoint a new secret. The ones it has sign beside it for p_grace, then no more; at most ten live at a time.
+-- Gives an endpoint a new secret. The ones it has sign alongside it for p_grace, then no more; at most ten live at a time.
 -- A tenant of NULL is any. Gives the endpoint's row as it is written: a new secret is a change of it.
 -- Raises PJ091, and PJ099 when it has another version than p_version; NULL is any.
 CREATE OR REPLACE FUNCTION projections._rotate_secret_v1(

@@ -390,4 +390,4 @@ async def test_a_range_that_stops_says_that_no_event_is_at_fault_and_what_to_do(
 
     [line] = [r.getMessage() for r in caplog.records if getattr(r, "action", "") == "failed"]
     assert 'relation "nowhere" does not exist. No event is at fault, and none is set aside: ' in line
-    assert "mend its statements, its tables or its grants" in line
+    assert "fix its statements, its tables or its grants" in line

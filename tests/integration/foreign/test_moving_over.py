@@ -417,7 +417,7 @@ async def test_keys_that_are_tags_each_have_a_position(empty_dsn: str, dsn: str)
         await connection.execute(
             "UPDATE pekko_projection_offset_store SET manifest = 'TBU' WHERE projection_key = 'other'"
         )
-        with pytest.raises(MoveRefused, match="is no number of a log"):
+        with pytest.raises(MoveRefused, match="is not a number of a log"):
             await take_over(read_side, log, Accounts, pekko)
         await connection.execute("DELETE FROM pekko_projection_offset_store WHERE projection_key = 'other'")
         assert await left(read_side, log, pekko) == [("a", 3), ("c", 3)]

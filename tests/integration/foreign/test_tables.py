@@ -263,8 +263,8 @@ async def test_what_is_not_written_by_locking_it_is_refused(
     )  # fmt: skip
     async with foreign.session() as session:
         for mapping, said in (
-            (replace(BY_TIME, table="shown"), "is no table of its own"),
-            (MAPPING, "is no table of its own"),
+            (replace(BY_TIME, table="shown"), "is not a table of its own"),
+            (MAPPING, "is not a table of its own"),
             (replace(whole, table="part"), "is a partition: map the whole table"),
         ):
             with pytest.raises(ForeignJournalError, match=said):

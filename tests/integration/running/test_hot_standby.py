@@ -135,7 +135,7 @@ async def test_a_standby_that_is_promoted_is_not_read_with_the_primary_of_before
         await asyncio.to_thread(servers.both.standby.value, "SELECT pg_promote(TRUE)")
         await happen(servers.primary, "a")
         error = (await told.first("failed"))[-1]
-        assert "is no standby of the primary any more" in str(error)
+        assert "is not a standby of the primary any more" in str(error)
     assert await effects(servers.read_side) == [("a", 1)]
 
     # It is the primary now, and has what was handled: whoever names it as both goes on.

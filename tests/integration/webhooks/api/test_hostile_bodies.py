@@ -111,7 +111,7 @@ async def test_of_many_errors_none_is_told_by_itself(unasked: Api) -> None:
     body = {"url": "https://example.com", "topics": list(range(5000))}
     response = await unasked("POST", "/v1/endpoints", body, status=422)
     (error,) = response.json()["errors"]
-    assert error["message"] == "5,000 values cannot be so, too many to name them"
+    assert error["message"] == "5,000 values are invalid, too many to name them"
 
 
 async def test_what_an_endpoint_may_have_at_most_is_taken(acme: Api) -> None:
