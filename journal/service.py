@@ -36,7 +36,7 @@ class Service:
         restart: The pause after the n-th failure in a row, which only a stop ends, and then a wake-up.
         action: That of the log records of failures; ``{name}_failed`` by default.
         patience: Seconds that a step may take: where milliseconds do, a connection that says nothing is dead.
-        failed: Is told of a failure instead of the log. It may stop the service, or raise: that ends it at once.
+        failed: Is notified of a failure instead of the log. It may stop the service, or raise: that ends it at once.
         goes_on: Whether there is to be another step; by default until it is stopped.
         grace: Seconds after which one that was stopped ends although it would go on.
     """

@@ -152,7 +152,7 @@ class History:
         Compare.
 
         Returns:
-            For each projection that was told of, in that order, what was found.
+            For each projection that was named, in that order, what was found.
 
         Raises:
             InvalidHistory: A source has two committed events of one number.

@@ -57,7 +57,7 @@ def _check(options: Mapping[str, Any]) -> None:
 @click.group(cls=ListGroup)
 def partitions() -> None:
     """
-    List the time partitions, and what keeps each; change how those of a table are kept, and by whom.
+    List the time partitions, and what keeps each; change how those of a table are kept, and who may change that.
 
     \b
       projections partitions                       of all tables

@@ -76,7 +76,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of it. Rates and latency are of this run, and None when it had nothing left of the kind to do."""
+    """The outcome. Rates and latency are of this run, and None when it had nothing left of the kind to do."""
 
     counts: EventCounts
     differences: Sequence[str]

@@ -57,7 +57,7 @@ class Rebuilder(Protocol):
 
 
 class RebuildComparison(NamedTuple):
-    """What came of it."""
+    """The outcome."""
 
     differences: Sequence[str]
     """A line for each row that is not what plain Python makes of the same events."""

@@ -59,7 +59,7 @@ WHERE tenant = ANY ($1) AND state IN ('waiting', 'pending', 'leased')
 
 
 class Arrivals(NamedTuple):
-    """What came of the webhooks."""
+    """The outcome of the webhooks."""
 
     delivered: int
     """Delayed departures that have arrived, each counted once."""
@@ -117,7 +117,7 @@ async def webhooks(
     Args:
         dsn: The database.
         stopping: The request to stop, which is checked between steps.
-        report: Is told what happens.
+        report: Is called with what happens.
         again: Whether to send again what has arrived at the receivers of an earlier run.
     """
     async with AsyncExitStack() as stack:

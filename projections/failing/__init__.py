@@ -1,4 +1,4 @@
-"""What becomes of what fails: when it is tried again, and what is done when no attempt is left."""
+"""What happens to what fails: when it is tried again, and what is done when no attempt is left."""
 
 from projections.failing.recovery import GiveUp as GiveUp
 from projections.failing.recovery import Recovery as Recovery

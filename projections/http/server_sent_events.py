@@ -90,7 +90,7 @@ class EventWriter:
 
     async def finish(self, retry: timedelta | None = None) -> None:
         """
-        End the answer: a browser connects again after a while, or as it was told before, from where it was.
+        End the answer: a browser connects again after a while, or as it was asked to before, from where it was.
 
         Any status other than 200 would make it give up forever. TimeoutError: the client is too slow.
         """

@@ -230,7 +230,7 @@ async def projection_lags(
         by_slice: Whether to look at each slice; ranges alone cost half as much, and less to fetch.
         journal: What some of them read, one or several, if that is in another database; each of those takes some
             statements more.
-        unreached: Is told of those whose journal cannot be reached, and why; they are left out, unless that is so of
+        unreached: Is called with those whose journal cannot be reached, and why; they are left out, unless it is
             all. None: this is an error.
 
     Raises:

@@ -48,7 +48,7 @@ class Dispatcher:
         projection: The projection whose handlers are called.
         target: The object whose methods are called.
         tables: Writes what table handlers return; shared by all ranges of a process.
-        monitor: Is told what is being handled.
+        monitor: Gets what is being handled.
         timeout: How long a call of a handler may take.
         read_models: Runs the statements of read models in SQL; shared by all ranges of a process.
         reacts: The projection's number, by which it is known what was reacted to. None: no reaction is called, as in a

@@ -21,7 +21,7 @@ class Parking:
     Args:
         dispatcher: Calls the handlers of the projection.
         transactions: Those of the range.
-        reporting: Is told.
+        reporting: Gets what happens to events, for the log and the observer.
         batch_size: The most events of a source that are handled together.
         reader: Reads what has come of a source since it was set aside.
         reading: Lends what to read the journal with.

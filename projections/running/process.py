@@ -27,7 +27,7 @@ class Process:
     Args:
         database: Where offsets and read models are.
         settings: Limits and times.
-        observer: Is told, or several are; their exceptions are logged.
+        observer: Is called with what happens; one or several. Their exceptions are logged.
         stop: Set when all is to stop.
         journals: What is read; by default our journal in that database.
 

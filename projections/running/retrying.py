@@ -21,7 +21,7 @@ class Retrying:
         projection: The projection whose recovery says what to do.
         streak: Notices that sources fail alike.
         parking: Sets sources aside.
-        reporting: Is told.
+        reporting: Gets what happens to events, for the log and the observer.
         wait: Waits between attempts, for a number of seconds; raises when the range is to stop.
     """
 

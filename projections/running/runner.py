@@ -67,7 +67,7 @@ async def run(
         ranges: Cut the slices of a projection that has never run into this number of ranges; of others,
             the command ``projections rescale`` changes the number.
         settings: Limits and times; None: the defaults.
-        observer: Is told what happens; several, in their order, are a list.
+        observer: Is called with what happens; several are a list, and are called in its order.
         stop: Stops all when set, after the current batches.
         until_caught_up: Return when every event that was appended before the start has been handled, here or by
             others; an event that always fails under ``Recovery.fail`` keeps it from that.

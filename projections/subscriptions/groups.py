@@ -139,7 +139,7 @@ async def poll_group(
     Join a group, or say that a reader is still there; takes its share of the ranges and returns all that it has.
 
     The owner is a name that nobody else has; its ranges are its own for ``lease`` without another poll. A reader that
-    has ``joined`` before remembers what it was told then (DatabaseWentBack: the database does not know it). Of its
+    has ``joined`` before remembers the answer of then (DatabaseWentBack: the database does not know it). Of its
     handlers, by their numbers, it takes their own ranges, too, where nobody reads them.
     """
     with own_errors():

@@ -22,7 +22,7 @@ WHERE e.endpoint_id = $1 AND e.tenant = $2 AND e.url = $3 RETURNING TRUE
 
 
 class Verified(NamedTuple):
-    """What came of a challenge."""
+    """The outcome of a challenge."""
 
     verified: bool
     reply: Reply

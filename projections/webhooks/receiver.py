@@ -125,7 +125,7 @@ class Receiver:
         delay: The time to wait before each answer.
         seed: A seed for chance: with the same one the same requests fail.
         keep: How many of the newest requests to hold in ``received``; None: all.
-        on_received: Is told of each request when it has been answered.
+        on_received: Is notified of each request when it has been answered.
         limits: Bounds of connections; None: no bounds.
 
     Raises:

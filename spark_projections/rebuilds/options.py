@@ -60,7 +60,7 @@ class RebuildOptions:
 
 
 class RebuildProgress:
-    """Is told how far a rebuild is; does nothing. Methods are called on the event loop and must not block."""
+    """Gets the progress of a rebuild; does nothing. Methods are called on the event loop and must not block."""
 
     def stage(self, name: str) -> None:
         """A stage begins: ``fence``, ``fold``, ``combine``, ``verify``, ``swap``."""
@@ -77,7 +77,7 @@ class RebuildProgress:
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """What came of it."""
+    """The outcome."""
 
     projection: str
     rebuild_id: int

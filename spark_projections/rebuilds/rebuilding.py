@@ -83,7 +83,7 @@ async def rebuild(
         definition: A class decorated with :func:`projections.projection`; tasks must be able to import its module.
         options: The range of slices, the method and time limits; None: the defaults.
         spark: A ``SparkContext`` that tasks run on; None for processes of this machine.
-        progress: Is told how far it is.
+        progress: Gets how far it is.
         journal: What the projection reads, where that is in another database, which is only read; of a standby, its
             primary.
 

@@ -51,7 +51,7 @@ _AS_A_WHOLE = [f"SET LOCAL enable_{one} = on" for one in ("seqscan", "sort", "ha
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of comparing rows of a read model with the journal."""
+    """The outcome of comparing rows of a read model with the journal."""
 
     projection: str
     sources: int
@@ -106,7 +106,7 @@ async def repair(
         definition: A class (or object of a class) decorated with :func:`projections.projection`.
         source_ids: The sources.
         options: Of these, ``skip``, ``from_first_kept`` and ``swap_within`` are meant.
-        progress: Is told who has the tables.
+        progress: Gets who has the tables.
         journal: What the projection reads, where that is in another database, which is only read; of a standby, its
             primary.
 
@@ -201,7 +201,7 @@ async def verify(
         sources: Handle the events of these sources again, or of a number of sources, others each time; None for all,
             which also finds rows that nothing in the journal has made, and compares rows that several sources share.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
-        tell: Is told how many sources are done, and of how many.
+        tell: Gets how many sources are done, and of how many.
         journal: As for :func:`repair`.
 
     Raises:

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_endpoints (
     ordering text NOT NULL DEFAULT 'none',
     -- Whether a dead letter holds back what comes after it in the order.
     on_dead text NOT NULL DEFAULT 'skip',
-    -- What becomes of events while it is disabled.
+    -- What happens to events while it is disabled.
     when_disabled text NOT NULL DEFAULT 'keep',
     gzip boolean NOT NULL DEFAULT FALSE,
     -- Counts changes; those who remember an endpoint compare it.

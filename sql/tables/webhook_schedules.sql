@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     data text NOT NULL,
     -- For this endpoint alone.
     endpoint_id text COLLATE "C" REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
-    -- What becomes of ticks that nobody was there for: none is sent, the last one, or all.
+    -- What happens to ticks that nobody was there for: none is sent, the last one, or all.
     missed text NOT NULL DEFAULT 'one',
     paused boolean NOT NULL DEFAULT FALSE,
     -- The tick to come; NULL: there is none any more.

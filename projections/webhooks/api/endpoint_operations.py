@@ -156,7 +156,7 @@ class SentTest(View):
 
 
 class Verification(View):
-    """What came of a challenge."""
+    """The outcome of a challenge."""
 
     endpoint_id: str
     verified: bool

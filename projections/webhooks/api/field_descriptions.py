@@ -43,7 +43,7 @@ WORDS: Mapping[str, Word] = {
     "dead": Word("How many deliveries were given up, and are kept.", 0),
     "description": Word("The tenant's own words about it.", "billing"),
     "detail": Word("What is wrong, for people.", "there is no such endpoint"),
-    "dimensions": Word("By which values rows are told apart.", {"topic": "flight.delayed"}, "topic"),
+    "dimensions": Word("By which values rows are distinguished.", {"topic": "flight.delayed"}, "topic"),
     "dir": Word("The newest first (desc), or the oldest (asc).", "desc"),
     "disable_after": Word("Seconds of nothing but failures that disable it; null: however many.", 432000),
     "dropped": Word("How many.", 3),

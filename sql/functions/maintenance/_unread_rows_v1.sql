@@ -1,4 +1,4 @@
--- How many rows of a partition each that needs them has not read: for whom they are lost when it is dropped by force.
+-- How many rows of a partition each that needs them has not read: and which readers lose them when it is dropped by force.
 CREATE OR REPLACE FUNCTION projections._unread_rows_v1(p_name text)
 RETURNS TABLE (kind text, holder text, unread bigint)
 LANGUAGE plpgsql
