@@ -140,7 +140,7 @@ def _check_source(table: Table, key: tuple[Any, ...], source_id: str, row: Folde
 
 
 def _merged(old: dict[str, Any], table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What becomes of a row's values; those that are there stay as they are, for the event may fail."""
+    """What happens to a row's values; those that are there stay as they are, for the event may fail."""
     merged, operations = old.copy(), table.operations
     column = ""
     try:

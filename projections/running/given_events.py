@@ -1,4 +1,4 @@
-"""Read models in SQL over events that are at hand, and not read from the journal: those of an append."""
+"""Read models in SQL over events that are given, and not read from the journal: those of an append."""
 
 from __future__ import annotations
 

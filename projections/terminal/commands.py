@@ -231,7 +231,7 @@ def _visit_sides(
                 return answer
 
         return _visit(
-            visited, found.read_side, alongside if sides in _READING else work, options, as_json=as_json
+            visited, found.read_side, beside if sides in _READING else work, options, as_json=as_json
         )
 
 

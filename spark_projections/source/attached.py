@@ -29,7 +29,7 @@ def log_of(options: JournalOptions) -> ReadLog:
             raise InvalidValue("option decode: the payloads of this library's journal are JSON; leave it out")
         return ReadLog(options.dsn, DSN_VARIABLE)
     with ThreadPoolExecutor(1) as beside:  # where no event loop runs: a notebook has one
-        found = alongside.submit(asyncio.run, _read_log(options, options.journal)).result()
+        found = beside.submit(asyncio.run, _read_log(options, options.journal)).result()
     for name, time in (("since", options.reading.since), ("until", options.reading.until)):
         if found.by_number and time is not None:
             raise InvalidValue(
