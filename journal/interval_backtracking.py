@@ -20,7 +20,7 @@ class IntervalBacktracking:
 
     On a standby, time is what it has replayed: its clock goes on while replay is late or paused. That time stands still
     while the primary commits nothing, and until more is replayed, nothing more can become visible: so what is there is
-    read to its end, and once more from the horizon on. Two commits may have the same time: the place in the log tells
+    read to its end, and again from the horizon on. Two commits may have the same time: the place in the log tells
     that the second one has been replayed, too.
 
     Args:

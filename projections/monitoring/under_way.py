@@ -1,4 +1,4 @@
-"""Rebuilds that are unfinished, and the journals that projections read: what a monitor shows beside the projections."""
+"""Rebuilds that are unfinished, and the journals that projections read: what a monitor shows alongside the projections."""
 
 from __future__ import annotations
 
