@@ -1,4 +1,4 @@
-"""What is kept of a projection for people: what became of its ranges, and the statements of its read models in SQL."""
+"""What is kept of a projection for people: what happened to its ranges, and the statements of its read models in SQL."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NotedReadModel(NamedTuple):
 
 
 async def range_changes(session: Session, projection_id: int) -> list[RangeChange]:
-    """What became of the ranges of a projection, the newest first; the database keeps 50 of each."""
+    """What happened to the ranges of a projection, the newest first; the database keeps 50 of each."""
     return [RangeChange(*row.values()) for row in await session.fetch(_CHANGES, projection_id)]
 
 

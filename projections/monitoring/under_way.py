@@ -1,4 +1,4 @@
-"""Rebuilds that are unfinished, and the journals that projections read: what a monitor shows alongside the projections."""
+"""Rebuilds that are unfinished, and the journals that projections read: what a monitor shows next to projections."""
 
 from __future__ import annotations
 

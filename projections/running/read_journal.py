@@ -142,7 +142,7 @@ class ReadJournal:
         """What says of a range which page is to be read next."""
         if settings.backtracking == "interval":
             return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
-        # Alongside a primary, a poll counts when a standby has replayed it: it may well be older than another's horizon.
+        # Next to a primary, a poll counts when a standby has replayed it: it may be older than another's horizon.
         kept = settings.retention if self.log.primary is None else timedelta(0)
         return self.log.bound(
             claim.horizon, margin=settings.clock_margin, import_id=claim.import_id, kept=kept

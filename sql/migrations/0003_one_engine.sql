@@ -351,7 +351,7 @@ CREATE TABLE projections.journal_watermarks (
 ALTER TABLE projections.partition_settings
 DROP CONSTRAINT table_is_partitioned_by_time,
 ADD CONSTRAINT table_is_partitioned CHECK (pg_get_partkeydef(to_regclass(format('projections.%I', table_name))) IS NOT NULL);
--- What became of ranges, and the statements of read models in SQL, for people.
+-- What happened to ranges, and the statements of read models in SQL, for people.
 CREATE TABLE projections.range_changes (
     projection_id integer NOT NULL,
     change_id bigint GENERATED ALWAYS AS IDENTITY,

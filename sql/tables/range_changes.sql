@@ -1,4 +1,4 @@
--- What became of the ranges of a projection, the newest 50 changes of each: how often its slices were cut again, and which worker
+-- What happened to the ranges of a projection, the newest 50 changes of each: how often its slices were cut again, and which worker
 -- took ranges over from one that is gone. For people. It refers to no projection: a heartbeat that notes something must not wait for
 -- one that is being removed.
 CREATE TABLE IF NOT EXISTS projections.range_changes (

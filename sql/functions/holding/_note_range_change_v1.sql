@@ -1,4 +1,4 @@
--- Notes what became of the ranges of a projection, and forgets all but the newest 50 changes. What another is about to forget is left
+-- Notes what happened to the ranges of a projection, and forgets all but the newest 50 changes. What another is about to forget is left
 -- to it: nobody waits here.
 CREATE OR REPLACE FUNCTION projections._note_range_change_v1(
     p_projection_id integer, p_kind text, p_ranges integer, p_ranges_before integer, p_taken_from text, p_taken_by text

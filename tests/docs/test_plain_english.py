@@ -35,7 +35,7 @@ USUAL = {
 }
 """Patterns of words that readers stumble over, and what is usual."""
 _QUOTED = re.compile(r"`[^`\n]*`")
-_PATTERN = re.compile("|".join(rf"(?P<p{n}>\b(?:{words})\b)" for n, words in enumerate(USUAL)), re.IGNORECASE)
+_PATTERNS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): usual for words, usual in USUAL.items()}
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -58,10 +58,9 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def unusual(text: str) -> Iterator[str]:
     """Say what is unusual in a text, with its line and the usual words."""
-    for number, line in enumerate(text.splitlines(), 1):
-        for found in _PATTERN.finditer(line):
-            usual = list(USUAL.values())[int((found.lastgroup or "p0")[1:])]
-            yield f"{number}: {found[0]!r}: write {usual!r}"
+    for pattern, usual in _PATTERNS.items():
+        for found in pattern.finditer(text):
+            yield f"{text.count(chr(10), 0, found.start()) + 1}: {found[0]!r}: write {usual!r}"
 
 
 def test_words_are_the_usual_ones() -> None:
