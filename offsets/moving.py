@@ -94,7 +94,7 @@ async def take_over_offsets(
         stands: Where the other one stands.
         cut: Into which ranges its slices are cut, if it is new.
         dry_run: Look at everything, and store nothing.
-        progress: Is told of how many sources the offsets are stored so far, as they are stored.
+        progress: Is notified of how many sources the offsets are stored so far, as they are stored.
 
     Raises:
         MoveRefused: The projection has offsets, those of the other are ahead of the log, or it cannot be told since

@@ -133,7 +133,7 @@ class Elsewhere:
         name: What it is called there: the projection (Akka, Pekko, eventsourcing), the processor or subscription
             (Emmett), the stream of its position (message-db).
         table: Where that is stored, where it has no usual name: ``table`` or ``schema.table``. Without a schema it is
-            one of the search path beside the read model, and of the schema public beside the log.
+            one of the search path alongside the read model, and of the schema public alongside the log.
         kept: Of Akka and Pekko over R2DBC: for how long after a source's last event its offset is there for sure
             (``time-window``, or ``delete-after``).
     """
