@@ -1,4 +1,4 @@
-"""What is kept of a projection for people: what happened to its ranges, and the statements of its read models in SQL."""
+"""What is kept of a projection for people: what happened to its ranges, and its read models in SQL."""
 
 from __future__ import annotations
 
