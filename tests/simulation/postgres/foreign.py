@@ -21,7 +21,9 @@ MAPPING = TableMapping(
     table=TABLE, source="source_id", number="seq_nr", position="db_timestamp", bound="transaction-start",
     entity_type=Constant("thing"), event_type="event_type", payload="payload", event_id="event_id",
 )  # fmt: skip
-TYPES = {"source": "text", "payload": "text", "metadata": "text"}
+TYPES = dict.fromkeys(("source", "payload", "metadata", "entity_type", "event_type"), "text") | {
+    "event_id": "uuid"
+}
 QUERIES = queries_of(MAPPING, TYPES)
 INSERT = """
 INSERT INTO outbox (source_id, seq_nr, event_type, payload)
