@@ -29,7 +29,7 @@ from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
 from tests.benchmarks.repairing import measure_repair
 from tests.benchmarks.report import machine, show
-from tests.benchmarks.server import Server, server
+from tests.benchmarks.server import Server, compiling_server, server
 from tests.benchmarks.spark import measure_spark
 from tests.benchmarks.subscriptions import measure_subscriptions
 from tests.benchmarks.waiting import measure_waiting
@@ -63,6 +63,11 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
         "--dsn", help="PostgreSQL URL of a role that may create databases (default: PROJECTIONS_DSN)"
+    )
+    parser.add_argument(
+        "--compiling",
+        action="store_true",
+        help="measure a temporary server of the installed PostgreSQL that compiles all that it can (JIT)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -103,7 +108,7 @@ def main() -> None:
     """Measure and print."""
     arguments = _arguments()
     sizes = QUICK if arguments.quick else Sizes()
-    with server(arguments.dsn) as measured:
+    with compiling_server() if arguments.compiling else server(arguments.dsn) as measured:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             lines, failed = runner.run(_measure(measured, arguments.only or list(BENCHMARKS), sizes))
         facts: dict[str, object] = {"machine": machine(), "server": measured.settings()}

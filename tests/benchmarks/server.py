@@ -6,12 +6,15 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 from psycopg import sql
 
 from journal import schema
-from journal.embedded import database_dsn
+from journal.embedded import EmbeddedServer, database_dsn
+from journal.embedded.binaries import from_system
 
 READ_MODEL = """
 CREATE TABLE delays (
@@ -60,6 +63,7 @@ class Server:
             "full_page_writes",
             "shared_buffers",
             "max_wal_size",
+            "jit_above_cost",
         )
         with psycopg.connect(self._dsn) as connection:
             rows = connection.execute(
@@ -76,6 +80,32 @@ def server(dsn: str | None) -> Iterator[Server]:
         if wrong := [name for name in ("fsync", "full_page_writes") if measured.settings()[name] != "on"]:
             raise UnsafeServer(f"the server runs with {', '.join(wrong)} off")
         yield measured
+
+
+@contextmanager
+def compiling_server() -> Iterator[Server]:
+    """
+    A temporary server of the system's PostgreSQL as people have it, and worse: whatever it can compile is worth it.
+
+    Raises:
+        UnsafeServer: There is none, or it was built without LLVM.
+    """
+    binaries = from_system()
+    if binaries is None:
+        raise UnsafeServer("no PostgreSQL is installed: install Debian's package postgresql")
+    settings = {
+        "jit": "on",
+        "jit_above_cost": "0",
+        "jit_inline_above_cost": "0",
+        "jit_optimize_above_cost": "0",
+    }
+    with TemporaryDirectory(dir="/var/tmp") as place:
+        Path(place).chmod(0o755)  # the server may run as somebody else
+        with EmbeddedServer(Path(place) / "server", settings, binaries=binaries) as dsn:
+            with psycopg.connect(dsn) as connection:
+                if connection.execute("SELECT pg_jit_available()").fetchone() != (True,):
+                    raise UnsafeServer("the installed PostgreSQL cannot compile: install it with LLVM")
+            yield Server(dsn)
 
 
 def settle(dsn: str) -> None:
