@@ -1,5 +1,4 @@
--- When the event before a given one was written, from $3 on. That may be after the event itself, and after $4: of two transactions, the
--- one that began first may have written last.
+-- When the event before a given one was written, from $3 on and not after $4: those of one transaction may have one time.
 SELECT
     k.source_id,
     k.seq_nr,
@@ -9,6 +8,6 @@ CROSS JOIN LATERAL (
     SELECT e.place FROM foreign_events AS e
     WHERE
         e.source = source_of(k.source_id) AND e.number = number_of(k.seq_nr - 1)
-        AND e.place >= place_of($3) AND $4::timestamptz IS NOT NULL
+        AND e.place >= place_of($3) AND e.place <= place_of($4)
     LIMIT 1 -- noqa: AM09
 ) AS e

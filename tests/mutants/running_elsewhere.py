@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from unittest import mock
 
 from journal import SliceReader, WriterLockBacktracking, latest_seq_nr
-from journal.backtracking import TransactionStartBacktracking
+from journal.backtracking import WritersPoll
 from offsets import lost_events
 from projections.running import range_runner
 from tests.mutants.layers import Pytest, Simulation
@@ -85,9 +87,17 @@ def _known_by_locks() -> Iterator[None]:
     def has_written(self: Backend) -> bool:
         return self._transaction is not None and bool(self._transaction.changed)
 
+    right = WriterLockBacktracking._bound_of
+
+    def bound_of(
+        self: WriterLockBacktracking, holder: str, poll: WritersPoll, gone: Sequence[datetime]
+    ) -> datetime:
+        return right(self, holder, replace(poll, starts={}), gone)
+
     with (
+        method(Backend, "waits", True),
         method(Backend, "shows_its_transaction", property(has_written)),
-        method(TransactionStartBacktracking, "_bound_of_new", WriterLockBacktracking._bound_of_new),
+        method(WriterLockBacktracking, "_bound_of", bound_of),
     ):
         yield
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from journal import Log, OwnedSession
-from journal.backtracking import TransactionStartBacktracking
+from journal import Log, OwnedSession, WriterLockBacktracking
 from journal.foreign.log import Envelopes
 from journal.foreign.payloads import json_text
 from journal.log import Queries
@@ -18,7 +17,7 @@ _QUERIES = Queries(**QUERIES, decode=Envelopes("outbox", json_text))
 
 def log(database: SimulatedDatabase) -> Log:
     """The table as a log."""
-    return Log(database, "outbox", _QUERIES, TransactionStartBacktracking)
+    return Log(database, "outbox", _QUERIES, WriterLockBacktracking)
 
 
 async def insert(session: OwnedSession, source_id: str) -> Event:

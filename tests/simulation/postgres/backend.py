@@ -178,6 +178,11 @@ class Backend(RowStatements):
         self._shows = True
 
     @property
+    def waits(self) -> bool:
+        """Whether it has no transaction, and waits for a message."""
+        return self._transaction is None
+
+    @property
     def shows_its_transaction(self) -> bool:
         """Whether ``pg_stat_activity`` has when it began."""
         return self._shows and self._transaction is not None

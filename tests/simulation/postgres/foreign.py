@@ -51,13 +51,16 @@ async def insert(db: Backend, source_id: str) -> list[Row]:
 async def poll_writers(
     db: Backend, _import_id: int, types: Sequence[str | None], after: Sequence[datetime]
 ) -> Any:
-    """``pg_stat_activity`` is read first, ``pg_prepared_xacts`` after it."""
+    """Who waits for a message is read first, then what the sessions show, then ``pg_prepared_xacts``."""
     snapshot = db.snapshot()
-    holders: list[tuple[str, datetime | None]] = [
-        (f"{one.number} {one.now.timestamp():.6f}", one.now)
-        for one in db.server.backends
-        if one is not db and one.shows_its_transaction
-    ]
+    waiting = {one.number for one in db.server.backends if one.waits}
+    await db.breathe()
+    holders: list[tuple[str, datetime | None]] = []
+    for one in db.server.backends:
+        if one is not db and one.shows_its_transaction:
+            holders.append((f"{one.number} {one.now.timestamp():.6f}", one.now))
+        elif one is not db and one.number not in waiting:
+            holders.append((f"{one.number} ?", None))
     await db.breathe()
     holders += [(f"p{one.virtual}", None) for one in db.server.prepared.values()]
     return [{
