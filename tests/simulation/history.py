@@ -27,6 +27,8 @@ def problems(
         handled: Events whose effects are in the read model, in the order in which they came there.
         lost: Events that were in the log, which has gone back in time without the read model. Their effects may stay.
     """
+    committed = set(committed)
+    lost = set(lost) - committed  # the commit of a prepared transaction was lost, and it was committed again
     in_log, in_model = _by_source(sorted(committed)), _by_source(handled)
     found = [
         f"{source}: the log has {_numbers(events)}, which is not 1, 2, 3 ..."
