@@ -194,10 +194,12 @@ async def ahead_in(journal: Session, reader: SliceReader, offsets: Sequence[Key]
     ahead: list[AheadOfJournal] = []
     for last, key in zip(offsets, keys, strict=True):
         at = found.get(key)
-        if at == last.db_timestamp:
-            continue
-        # One that is not there, of a source that goes further, was deleted by retention.
         if at is None and await latest_seq_nr(journal, last.source_id, queries=reader.queries) >= last.seq_nr:
+            # Its number may have been given again since the look above.
+            at = (await reader.predecessors(journal, [key], since, END_OF_TIME)).get(key)
+            if at is None:  # one that is not there, of a source that goes further, was deleted by retention
+                continue
+        if at == last.db_timestamp:
             continue
         kept = await _last_kept(journal, reader, last)
         ahead.append(AheadOfJournal(last.source_id, last.slice, last.seq_nr, *kept))
