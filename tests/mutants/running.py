@@ -43,7 +43,7 @@ def _memory_before_commit() -> AbstractContextManager[Any]:
 
 @mutant(
     "gaps-are-accepted",
-    "a gap is no reason to wait",
+    "a gap is not waited for",
     "offsets/deduplication.py: BatchVerdicts.validate",
     Simulation(),
 )

@@ -39,7 +39,7 @@ def _no_comparison() -> AbstractContextManager[Any]:
 
 @mutant(
     "lost-events-by-number-alone",
-    "what a journal has lost is told by numbers alone, which are given again",
+    "what a journal has lost is known by numbers alone, which are given again",
     "offsets/lost_events.py: ahead_in",
     APART,
     FOREIGN,
