@@ -76,7 +76,9 @@ class Details:
             )
         number = seen.found.projection_id
         holds = held_back(seen.found, seen.writers, seen.at, self._history.rate(number))
-        points = (one for one in self._history.points(number) if one.at.timestamp() > after)
+        points = (
+            one for one in self._history.points(number) if (snapshot_json.seconds(one.at) or 0.0) > after
+        )
         told = snapshot_json.detail(seen.found, holds, points, seen.at, seen.kept)
         return Response(snapshot_json.encoded(**told), media_type="application/json")
 

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 import offsets
 from journal import Database, JournalUnavailable, Log, connect
 from projections.monitoring import snapshot
+from projections.monitoring.overview import overview
 from projections.monitoring.probes import monitor_probe
 from projections.monitoring.web import snapshot_json
 from projections.monitoring.web.history import LagHistory
@@ -36,8 +37,12 @@ async def test_the_part_whose_journal_is_away_is_left_out_and_named(
                 seen = await snapshot(session, by_slice=True, journal=journals, partly=True)
                 assert [(one.name, one.backlog) for one in seen.projections] == [("p@journal", 1)]
                 assert list(seen.unreached) == ["p@shop"]
-                page = json.loads(snapshot_json.live(seen, LagHistory(), {}, 1.0, {}))
-                assert page["unreached"][0].startswith("p@shop: journal 'shop': no connection")
+                looked = await overview(session, journal=journals)
+                page = json.loads(snapshot_json.live(looked, LagHistory(), 1.0, {}))
+                told = {one["name"]: one for one in page["projections"]}
+                assert told["p@journal"]["backlog"] == 1
+                assert told["p@shop"]["state"] == "unreachable"
+                assert told["p@shop"]["reason"].startswith("journal 'shop': no connection")
                 with pytest.raises(JournalUnavailable, match="journal 'shop'"):
                     await snapshot(session, journal=journals)
                 with pytest.raises(
