@@ -16,12 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import asyncpg
-
 import offsets
 from journal import Database, Event, ProjectionsError, append
 from projections.auditing import Audit, History, query
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import LOST, Cluster
 from tests.chaos.faults import KINDS, Plan, end_prepared
 from tests.chaos.worker import LEASE
 from tests.fixtures.projections import Happened
@@ -177,7 +175,7 @@ class Chaos:
             assert inject is not None
             try:
                 hit = await inject(self, choices)
-            except (ProjectionsError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (ProjectionsError, *LOST) as error:
                 self.counts[f"{kind}: {type(error).__name__}"] += 1
                 self._last_error = repr(error)
             self.told(kind, hit=hit)

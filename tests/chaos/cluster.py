@@ -21,7 +21,7 @@ from tests.fixtures.proxy import Proxy, proxy_to
 
 _NAME = "chaos"
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-_LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 _DISK = 48 << 20
 """Bytes of the file system that may be full."""
 
@@ -59,7 +59,7 @@ class Cluster:
                         self.server.dsn(_NAME), server_settings={"application_name": "harm"}
                     )
                 return list(await self._asking.fetch(sql, *args))
-            except _LOST as error:
+            except LOST as error:
                 self._stop_asking()
                 raise ConnectionError(str(error)) from error
 
