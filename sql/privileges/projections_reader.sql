@@ -58,6 +58,8 @@ BEGIN
         projections._few_partitions_v1,
         projections._page_end_v1,
         projections.writers_in_flight_v1,
+        projections._ranges_alike_v1,
+        projections._rebuilds_under_way_v1,
         projections.slice_lag_v1,
         projections.group_lag_v1,
         projections._unmatched_events_v1,
