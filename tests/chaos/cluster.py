@@ -22,7 +22,7 @@ from tests.fixtures.proxy import Proxy, proxy_to
 _NAME = "chaos"
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-_DISK = 48 << 20
+_DISK = 256 << 20
 """Bytes of the file system that may be full."""
 
 
@@ -123,7 +123,7 @@ class Cluster:
         filler = self._place / "disk" / "filler"
         try:
             with suppress(OSError), filler.open("wb", buffering=0) as file:
-                while file.write(b"x" * 4096):
+                while file.write(bytes(1 << 20)):  # the last one in part
                     pass
             yield
         finally:
