@@ -119,5 +119,7 @@ async def test_what_is_written_late_while_replay_stutters(servers: Servers, boun
 
 
 async def test_a_standby_alone_is_refused(servers: Servers) -> None:
-    with pytest.raises(ForeignJournalError, match=r"standby, .* Connect to the primary, or name it beside"):
+    with pytest.raises(
+        ForeignJournalError, match=r"standby, .* Connect to the primary, or name it alongside"
+    ):
         await table_log(servers.standby, _BY_NUMBER, name="orders")
