@@ -173,14 +173,15 @@ class Membership:
         self._process.observer.heartbeat(
             Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
         )
-        if self._process.beats.went_back:
+        went_back = self._process.beats.went_back
+        if went_back:
             for ranges in asked.values():
                 ranges.start_again(DatabaseWentBack("the database has lost a heartbeat of this worker"))
         for heartbeat in told:
-            self._ranges[heartbeat.projection_id].told(heartbeat, sent_at)
+            self._ranges[heartbeat.projection_id].told(heartbeat, sent_at, went_back=went_back)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
         for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:
-            if self._ranges[gone].deleted(went_back=self._process.beats.went_back):
+            if self._ranges[gone].deleted(went_back=went_back):
                 await self._register_again(session, gone)
                 soon = True
         self._tell_whether_idle(idle=bool(told) and not (leaving or soon or any(one.held for one in told)))

@@ -78,15 +78,17 @@ class Ranges:
         """Whether nothing runs here."""
         return not self._keepers
 
-    def told(self, heartbeat: Heartbeat, sent_at: float) -> None:
+    def told(self, heartbeat: Heartbeat, sent_at: float, *, went_back: bool) -> None:
         """
         Do what a heartbeat says: what the database shows as ours is what is to run.
 
         Args:
             heartbeat: Its answer.
             sent_at: When it was sent, by the clock of the loop: of a range that has ended here since it knows nothing.
+            went_back: Whether the answer said that the database went back in time.
         """
-        self._deleted = self._lost = False
+        # Heartbeats count from the start again: a database that goes back before the next one does not show it.
+        self._deleted, self._lost = False, went_back
         self._compare(heartbeat)
         self._pause(paused=heartbeat.paused)
         self._told = heartbeat

@@ -349,9 +349,10 @@ class Facts:
         if column in _TIMES_OF_NOW and value is not None:
             return "a time"
         if column == "holders":
-            return sorted("p" if holder.startswith("p") else "" for holder in value)
+            # One that ends with a mark may have ended its work a moment ago: when it waits again, no call says.
+            return sorted("p" if holder.startswith("p") else "" for holder in value if "?" not in holder)
         if column == "holder_starts":
-            return sorted(start is not None for start in value)
+            return sum(start is not None for start in value)
         if column in _RELATIVE and isinstance(value, list):
             return [self._plain(column, one) for one in value]
         return self._names.get(value, "another time") if isinstance(value, datetime) else value

@@ -25,10 +25,12 @@ def problems(
     Args:
         committed: Events that are in the log, in any order.
         handled: Events whose effects are in the read model, in the order in which they came there.
-        lost: Events that were in the log, which has gone back in time without the read model. Their effects may stay.
+        lost: Events that were in the log, which has gone back in time without the read model. Their effects may stay,
+            and one that is committed again is handled again, when somebody has said so.
     """
     committed = set(committed)
-    lost = set(lost) - committed  # the commit of a prepared transaction was lost, and it was committed again
+    again = set(lost) & committed  # the commit of a prepared transaction was lost, and it was committed again
+    lost = set(lost) - committed
     in_log, in_model = _by_source(sorted(committed)), _by_source(handled)
     found = [
         f"{source}: the log has {_numbers(events)}, which is not 1, 2, 3 ..."
@@ -37,8 +39,14 @@ def problems(
     ]
     for source in sorted(in_log.keys() | in_model.keys()):
         log, all_handled = in_log.get(source, []), in_model.get(source, [])
-        model = [event for event in all_handled if event not in lost]
-        if doubled := sorted({event.seq_nr for event in all_handled if all_handled.count(event) > 1}):
+        model = [
+            event
+            for place, event in enumerate(all_handled)
+            if event not in lost and not (event in again and event in all_handled[place + 1 :])
+        ]
+        if doubled := sorted(
+            {one.seq_nr for one in all_handled if all_handled.count(one) > 1 + (one in again)}
+        ):
             found.append(
                 f"{source}: handled twice: {doubled} (handled {_numbers(all_handled)}, committed {_numbers(log)})"
             )

@@ -182,9 +182,24 @@ class _Real(Side):
         while left := {one: name for one, (name, task) in waiting.items() if not task.done()}:
             limited = [one for one, name in left.items() if name == "save horizons"]
             if not limited and await self._wait_for_locks(left):
-                return
+                break
             if running := [task for _, task in waiting.values() if not task.done()]:
                 await asyncio.wait(running, timeout=0.002)
+        await self._rest(waiting)
+
+    async def _rest(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
+        """Wait until those who have their answer show that they wait for the next call."""
+        resting = [
+            connection.get_server_pid()
+            for one, connection in enumerate(self._connections)
+            if one not in waiting or waiting[one][1].done()
+        ]
+        while not await self._watching.fetchval(
+            "SELECT coalesce(bool_and(state LIKE 'idle%' AND wait_event_type = 'Client'), TRUE) "
+            "FROM pg_stat_activity WHERE pid = ANY($1)",
+            resting,
+        ):
+            await asyncio.sleep(0.001)
 
     async def _wait_for_locks(self, connections: Iterable[int]) -> bool:
         """Whether all have waited for so long that they know that it is no deadlock."""
@@ -203,8 +218,9 @@ async def on_real(dsn: str, program: Program, number: int) -> list[Line]:
         "projections.batch": MARK,
     }  # fmt: skip
     connections = [await asyncpg.connect(dsn, server_settings=settings) for _ in range(number)]
-    watching = await asyncpg.connect(dsn)
-    await watching.execute(_OUTBOX)
+    await _run(dsn, _OUTBOX)
+    # Who watches is not a session of the database that is watched.
+    watching = await asyncpg.connect(dsn, database="postgres")
     try:
         return await _Real(connections, watching).play(program)
     finally:
@@ -214,14 +230,26 @@ async def on_real(dsn: str, program: Program, number: int) -> list[Line]:
             await watching.fetchval(
                 "SELECT pg_terminate_backend($1, 10000)", pid
             )  # waits until its locks are gone
-        await _empty(watching)
         await watching.close()
+        await _empty(dsn)
 
 
-async def _empty(connection: asyncpg.Connection) -> None:
-    for gid in await connection.fetch(
-        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-    ):
-        await connection.execute(f"ROLLBACK PREPARED '{gid[0]}'")
+async def _empty(dsn: str) -> None:
     names = ", ".join(f"projections.{name}" for name in _TABLES)
-    await connection.execute(f"TRUNCATE public.outbox, {names} RESTART IDENTITY CASCADE")
+    connection = await asyncpg.connect(dsn)
+    try:
+        for gid in await connection.fetch(
+            "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        ):
+            await connection.execute(f"ROLLBACK PREPARED '{gid[0]}'")
+        await connection.execute(f"TRUNCATE public.outbox, {names} RESTART IDENTITY CASCADE")
+    finally:
+        await connection.close()
+
+
+async def _run(dsn: str, sql: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()

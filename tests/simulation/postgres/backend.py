@@ -301,6 +301,11 @@ class Backend(RowStatements):
         """``clock_timestamp()``."""
         return self.server.clock()
 
+    @property
+    def is_aborted(self) -> bool:
+        """Whether its transaction has failed, and the client has yet to end it."""
+        return self._failed
+
     async def breathe(self) -> None:
         """Let others go on: between two statements of a function, and while a transaction ends."""
         chance = self.server.choices.random

@@ -59,6 +59,8 @@ async def poll_writers(
     for one in db.server.backends:
         if one is not db and one.shows_its_transaction:
             holders.append((f"{one.number} {one.now.timestamp():.6f}", one.now))
+        elif one is not db and one.is_aborted:
+            holders.append((f"p {one.number}", None))
         elif one is not db and one.number not in waiting:
             holders.append((f"{one.number} ?", None))
     await db.breathe()
