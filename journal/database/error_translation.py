@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +56,7 @@ def translate(error: BaseException) -> ProjectionsError:
     if any(
         isinstance(cause, MemoryError) for cause in chain(error)
     ):  # asyncpg says that the connection is lost
-        return OutOfMemory(_NO_MEMORY)
+        return _no_memory()
     for cause in chain(error):
         if isinstance(sqlstate := getattr(cause, "sqlstate", None), str):
             diagnostics = getattr(cause, "diag", None)
@@ -67,7 +68,7 @@ def translate(error: BaseException) -> ProjectionsError:
             return failure
     reason = hide_password(str(error)).strip() or type(error).__name__
     if "out of memory" in reason:  # libpq, without a code
-        return OutOfMemory(_NO_MEMORY)
+        return _no_memory()
     if isinstance(error, ValueError | TypeError) or type(error).__name__ in _OF_THE_CLIENT:
         return DatabaseError(reason)
     return DatabaseUnavailable(f"no connection to the database: {reason}")
@@ -100,6 +101,18 @@ def _grant(message: str) -> str:
     if words & object_names():  # a table of the application may have the same name
         return f"{own}, or, of the schema projections, {role}"
     return own
+
+
+def _no_memory() -> OutOfMemory:
+    """
+    That this process lacks memory, after what it no longer needs was freed.
+
+    A lost connection and its half-read answer hold each other: much memory in few objects, and Python looks for such
+    cycles only after many new objects, which a process without memory does not make. All its connections would fail
+    to read even a small answer, for ever.
+    """
+    gc.collect()
+    return OutOfMemory(_NO_MEMORY)
 
 
 def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:

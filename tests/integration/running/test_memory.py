@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import weakref
 from asyncio.subprocess import PIPE
 from datetime import timedelta
 from typing import Any
@@ -20,6 +22,7 @@ from journal import (
     Session,
     connect,
 )
+from journal.database.error_translation import translate
 from projections import AtLeastOnce
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import (
@@ -118,6 +121,28 @@ async def test_a_process_whose_pages_are_too_large_for_its_memory_halves_them_un
 
     assert "reads pages of at most" in said, said
     each_once(await effects(database), a=27)
+
+
+class HalfRead:
+    """What a lost connection has read of an answer, in a cycle with it as asyncpg's are."""
+
+    def __init__(self) -> None:
+        self.connection = self
+
+
+def test_a_lack_of_memory_frees_what_lost_connections_have_read() -> None:
+    """Few objects hold it, so that Python would not look for them soon."""
+    gc.disable()
+    try:
+        read = weakref.ref(HalfRead())
+        assert read() is not None
+
+        with pytest.raises(OutOfMemory, match="this process has no memory left"):
+            raise translate(MemoryError())
+
+        assert read() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_statement_that_is_never_answered_ends_and_its_connection_is_dropped(
