@@ -20,6 +20,7 @@ from tests.chaos.projecting import ApartChaos, BothChaos, ForeignChaos, Together
 from tests.chaos.subscriptions import SubscriptionChaos
 from tests.chaos.webhooks import WebhookChaos
 from tests.fixtures.failover import Server
+from tests.fixtures.processes import none_left_behind
 
 _REPORT_EVERY = 10.0
 
@@ -141,6 +142,21 @@ async def inject(
     directory = logs / name
     directory.mkdir()
     began = time.monotonic()
+    with none_left_behind():
+        chaos, audits = await _compared(name, arrangement, base, directory, plan, seed, report)
+    took = time.monotonic() - began
+    return Outcome(name, took, plan.hits, plan.missed, audits, chaos.counts, arrangement.at_least_once)
+
+
+async def _compared(  # noqa: PLR0917 - as they come
+    name: str,
+    arrangement: Arrangement,
+    base: Server,
+    directory: Path,
+    plan: Plan,
+    seed: int,
+    report: Callable[[str], None],
+) -> tuple[Chaos, dict[str, Audit]]:
     async with AsyncExitStack() as stack:
         clusters = [
             await stack.enter_async_context(
@@ -154,6 +170,7 @@ async def inject(
             for number in range(arrangement.servers)
         ]
         chaos = arrangement.chaos(clusters, directory, plan, seed)
+        stack.push_async_callback(chaos.end)
         async with chaos.around():
             await chaos.prepare()
             reporting = asyncio.create_task(_report(name, plan, report))
@@ -162,9 +179,7 @@ async def inject(
             finally:
                 reporting.cancel()
             await chaos.catch_up()
-            audits = await chaos.check()
-    took = time.monotonic() - began
-    return Outcome(name, took, plan.hits, plan.missed, audits, chaos.counts, arrangement.at_least_once)
+            return chaos, await chaos.check()
 
 
 async def _report(name: str, plan: Plan, report: Callable[[str], None]) -> None:

@@ -22,6 +22,7 @@ from projections.auditing import Audit, History, query
 from tests.chaos.cluster import LOST, Cluster
 from tests.chaos.faults import KINDS, Plan, end_prepared
 from tests.chaos.worker import LEASE
+from tests.fixtures.processes import die_with_parent
 from tests.fixtures.projections import Happened
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,7 @@ class Chaos:
         self._random = random.Random(seed)
         self._database = self.journal.database
         self._logs = logs
+        self._started: set[Process] = set()
         self._last_hit = time.monotonic()
         self._last_error = ""
 
@@ -260,12 +262,20 @@ class Chaos:
         with (self._logs / f"{type(self).__name__} {self.counts['workers']}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", self.module, self.read_side.dsn, *options, *self._elsewhere()),
-                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log, preexec_fn=die_with_parent,
             )  # fmt: skip
+        self._started = {one for one in self._started if one.returncode is None} | {process}
         process.log = log.name  # type: ignore[attr-defined]
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.readline(), 120)
         return process
+
+    async def end(self) -> None:
+        """Kill the processes that still run, whatever they do."""
+        for process in self._started:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
 
     def _elsewhere(self) -> list[str]:
         both = ["both"] if self.journals > 1 else []

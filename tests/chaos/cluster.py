@@ -87,7 +87,7 @@ class Cluster:
         await asyncio.sleep(pause)
         await self.ask("SELECT pg_logical_emit_message(TRUE, 'chaos', 'lost')")
         await pair.fail_over()
-        self._moved(pair)
+        await self._moved(pair)
 
     async def restore(self, pause: float) -> None:
         """Put a restore to the point in time that many seconds ago in the place of the server."""
@@ -96,17 +96,20 @@ class Cluster:
         mark = await asyncio.to_thread(pair.mark)
         await asyncio.sleep(pause)
         await pair.swap_in(mark)
-        self._moved(pair)
+        await self._moved(pair)
 
     def _pair(self) -> Pair:
         self._number += 1
         standby = self.server.beside(str(self._number), self._environment)
         return Pair(self.server, standby, self.proxy, _NAME)
 
-    def _moved(self, pair: Pair) -> None:
+    async def _moved(self, pair: Pair) -> None:
         shutil.rmtree(pair.primary.data)
         self.server = pair.standby
-        self._stop_asking()
+        async with (
+            self._one_at_a_time
+        ):  # a driver whose connection is gone between two steps fails in its own ways
+            self._stop_asking()
 
     def _stop_asking(self) -> None:
         if self._asking is not None:
