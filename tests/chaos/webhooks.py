@@ -239,7 +239,10 @@ class WebhookChaos(Chaos):
             return bool(await session.fetchval(CAUGHT_UP))
 
     async def _handled(self) -> Any:
-        return sum(map(len, self.receiver.taken.values()))
+        """Arrivals, and how far the fan-out is: a tenant that does its worst may have left it seconds for a message."""
+        async with self._database.session() as session:
+            fanned_out = await session.fetchval(f"SELECT {_FANNED_OUT}")
+        return sum(map(len, self.receiver.taken.values())), fanned_out
 
     async def check(self) -> dict[str, Audit]:
         """Every delivery is done, what nobody tried again succeeded once, and arrivals are in the order asked for."""
@@ -298,13 +301,14 @@ INNER JOIN projections.webhook_endpoints AS e ON a.endpoint_id = e.endpoint_id
 WHERE a.status = 'success' AND e.tenant = 'acme'
 """
 _STATES = "SELECT state, count(*) FROM projections.webhook_deliveries WHERE tenant = 'acme' GROUP BY state"
+_FANNED_OUT = """(
+    SELECT coalesce(sum(o.seq_nr), 0)::bigint FROM projections.source_offsets AS o
+    INNER JOIN projections.projections AS p USING (projection_id) WHERE p.name = 'webhooks/webhook-message'
+)"""
 # The ranges of the fan-out have passed all messages, and all deliveries have come to an end.
-CAUGHT_UP = """
+CAUGHT_UP = f"""
 SELECT NOT EXISTS (
     SELECT FROM projections.webhook_deliveries
     WHERE state IN ('waiting', 'pending', 'leased') AND tenant <> 'hostile'
-) AND (
-    SELECT coalesce(sum(o.seq_nr), 0) FROM projections.source_offsets AS o
-    INNER JOIN projections.projections AS p USING (projection_id) WHERE p.name = 'webhooks/webhook-message'
-) = (SELECT count(*) FROM projections.events WHERE entity_type = 'webhook-message')
+) AND {_FANNED_OUT} = (SELECT count(*) FROM projections.events WHERE entity_type = 'webhook-message')
 """
