@@ -42,8 +42,9 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _run(arguments: argparse.Namespace) -> list[Outcome]:
-    if (running := asyncio.current_task()) is not None:  # SIGTERM leaves no server behind either
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    if (running := asyncio.current_task()) is not None:  # neither leaves a directory behind
+        for one in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(one, running.cancel)
     names = arguments.arrangement or list(ARRANGEMENTS)
     outcomes = []
     with base_server(binaries_for(arguments.postgres)) as base, tempfile.TemporaryDirectory() as logs:
