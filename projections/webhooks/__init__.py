@@ -1,7 +1,8 @@
 """
 Webhooks: endpoints of tenants, to which matching events are delivered over HTTP, and a log of what was tried.
 
-Receivers of webhooks need :func:`verify` alone, and no extra. The HTTP API is in :mod:`projections.webhooks.api`.
+Receivers of webhooks need :func:`verify` alone, and no extra. The HTTP API is in :mod:`projections.webhooks.api`,
+and the page for tenants in :mod:`projections.webhooks.page`.
 """
 
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from projections.webhooks.signing import generate_secret as generate_secret
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
+    from projections.webhooks.topics import Topic as Topic
     from projections.webhooks.tracing import TracedSender as TracedSender
 
 __all__, __getattr__, __dir__ = lazy_names()

@@ -21,7 +21,7 @@ from projections.webhooks.headers import checked_headers
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.tenant_rows import TenantRows
-from projections.webhooks.topics import endpoint_topics
+from projections.webhooks.topics import Topic, endpoint_topics, names_of
 from projections.webhooks.urls import checked_url
 
 EndpointState: TypeAlias = Literal["active", "paused", "disabled"]
@@ -150,13 +150,13 @@ class Endpoints(TenantRows[Endpoint]):
         rules: AddressRules | None = None,
         *,
         allow_http: bool = False,
-        topics: Collection[str] | None = None,
+        topics: Collection[str | Topic] | None = None,
     ) -> None:
         super().__init__(database)
         self._cipher = cipher or PlainCipher()
         self._rules = rules or AddressRules()
         self._allow_http = allow_http
-        self._topics = topics
+        self._topics = None if topics is None else names_of(topics)
 
     async def create(
         self,

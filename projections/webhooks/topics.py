@@ -8,7 +8,12 @@ Receivers of other companies compare them, and put them into addresses, headers 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from projections.interests import InvalidTopic, TopicMatcher, parse_topics
 from projections.webhooks.errors import InvalidEndpoint, InvalidMessage
@@ -21,6 +26,56 @@ MOST_TOPICS = 100
 
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _PATTERN = re.compile(r"[A-Za-z0-9_*-]+(?:\.[A-Za-z0-9_*-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """
+    A topic, with what tenants read about it.
+
+    Args:
+        name: As messages have it: ``flight.delayed``.
+        description: What happens before a message of it is sent, in a sentence or two.
+        model: What the data of its messages is an object of; its JSON Schema is shown. None: nothing is promised.
+        examples: Data of messages: objects of the model, or anything that pydantic makes one of.
+
+    Raises:
+        InvalidValue: The name is not one of a topic, or an example does not fit the model.
+    """
+
+    name: str
+    description: str = ""
+    model: type[BaseModel] | None = None
+    examples: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        check_topic(self.name)
+        for place, example in enumerate(self.examples, 1):
+            try:
+                _ = self.model is None or self.model.model_validate(example)
+            except ValidationError as error:
+                raise InvalidMessage(
+                    f"example {place} of topic {self.name!r} does not fit {error.title}: "
+                    f"{error.errors(include_url=False)[0]['msg']}"
+                ) from None
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of its data, as messages are written; None: it has no model."""
+        return None if self.model is None else self.model.model_json_schema(mode="serialization")
+
+    @property
+    def shown_examples(self) -> list[Any]:
+        """The examples as messages are written."""
+        return [
+            to_jsonable_python(example if self.model is None else self.model.model_validate(example))
+            for example in self.examples
+        ]
+
+
+def names_of(topics: Iterable[str | Topic]) -> list[str]:
+    """The names of topics that are given by name, or as :class:`Topic`."""
+    return [each.name if isinstance(each, Topic) else each for each in topics]
 
 
 def endpoint_topics(patterns: Iterable[str], known: Collection[str] | None = None) -> list[str]:

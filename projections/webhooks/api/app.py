@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import cache
-from secrets import token_hex
 from typing import Any
 
 from journal import Database
 from projections.extras import from_extra
-from projections.http.asgi import ASGIApp, Message, Receive, Scope, Send
-from projections.http.authentication import headers_of
 from projections.http.security_headers import StrictHeaders
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.authentication import Authenticate
+from projections.webhooks.api.calls import ApiCalls
 from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
-from projections.webhooks.api.idempotency import LimitedDatabase, Once
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.api.log_operations import log_operations, metrics_operations
 from projections.webhooks.api.message_operations import message_operations
 from projections.webhooks.api.openapi import openapi_document
-from projections.webhooks.api.operations import Operation, Services
+from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import Problem, problem_of, problem_response
+from projections.webhooks.api.request_guard import RequestGuard, request_id_of
 from projections.webhooks.api.requests import read_call
 from projections.webhooks.api.schedule_operations import schedule_operations
 from projections.webhooks.api.settings import ApiSettings
-from projections.webhooks.api.tenant_limits import TenantLimits
-from projections.webhooks.deliveries import Deliveries
-from projections.webhooks.encryption import Cipher, PlainCipher
-from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.log import PostgresLog
-from projections.webhooks.schedules import Schedules
+from projections.webhooks.api.topic_operations import topic_operations
+from projections.webhooks.encryption import Cipher
+from projections.webhooks.topics import Topic
 
 with from_extra("webhooks"):
     from starlette.applications import Starlette
-    from starlette.datastructures import MutableHeaders
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.requests import Request
@@ -45,6 +38,7 @@ with from_extra("webhooks"):
 
 OPERATIONS: Sequence[Operation] = (
     *endpoint_operations,
+    *topic_operations,
     *message_operations,
     *schedule_operations,
     *delivery_operations,
@@ -53,8 +47,6 @@ OPERATIONS: Sequence[Operation] = (
 )
 """All that the API can do."""
 
-_REQUEST_ID = "x-request-id"
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _REFUSALS = {
     404: ("not_found", "there is nothing here"),
     405: ("method_not_allowed", "this cannot be done here; see the header allow"),
@@ -68,7 +60,7 @@ def webhooks_app(
     cipher: Cipher | None = None,
     rules: AddressRules | None = None,
     allow_http: bool = False,
-    topics: Collection[str] | None = None,
+    topics: Collection[str | Topic] | None = None,
     settings: ApiSettings | None = None,
 ) -> Starlette:
     """
@@ -83,32 +75,22 @@ def webhooks_app(
         cipher: How secrets are kept; the same as for who delivers.
         rules: Which addresses endpoints may be at, and challenges go to; the same as for who delivers.
         allow_http: Let endpoints without TLS through, too.
-        topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
+        topics: Those that there are, by name or as :class:`Topic` with its schema and examples: an endpoint that asks
+            for another one is refused. None: whatever one asks for.
         settings: Limits of sizes, times and tenants; None: the defaults.
     """
     settings = settings or ApiSettings()
-    limited = LimitedDatabase(database, settings.statement_timeout)
-    cipher, rules = cipher or PlainCipher(), rules or AddressRules()
-    allowances = TenantLimits(settings.tenant_rate, settings.challenge_pause, limited)
-
-    def services(database: Database) -> Services:
-        endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)
-        return Services(
-            database, endpoints, Schedules(database), Deliveries(database), PostgresLog(database), settings,
-            allowances, rules,
-        )  # fmt: skip
-
-    routes = _routes(services(limited), auth, Once(limited, services, cipher))
+    calls = ApiCalls(database, settings, cipher=cipher, rules=rules, allow_http=allow_http, topics=topics)
     app = Starlette(
-        routes=[*routes, Route("/openapi.json", _openapi), Route("/", _index)],
-        middleware=[Middleware(StrictHeaders), Middleware(_Guard, settings=settings)],
+        routes=[*_routes(calls, auth), Route("/openapi.json", _openapi), Route("/", _index)],
+        middleware=[Middleware(StrictHeaders), Middleware(RequestGuard, settings=settings)],
         exception_handlers={HTTPException: _refused},
     )
     app.router.redirect_slashes = False
     return app
 
 
-def _routes(services: Services, auth: Authenticate, once: Once) -> Iterable[Route]:
+def _routes(calls: ApiCalls, auth: Authenticate) -> Iterable[Route]:
     """One for each path, so that a method that it has not is answered with those that it has."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
@@ -116,20 +98,19 @@ def _routes(services: Services, auth: Authenticate, once: Once) -> Iterable[Rout
     # What is literal goes before a parameter that would take it.
     for path in sorted(by_path, key=lambda path: path.replace("{", "\x7f")):
         methods = by_path[path]
-        yield Route(path, _follower(services, auth, once, methods), methods=list(methods), name=path)
+        yield Route(path, _follower(calls, auth, methods), methods=list(methods), name=path)
 
 
 def _follower(
-    services: Services, auth: Authenticate, once: Once, methods: dict[str, Operation]
+    calls: ApiCalls, auth: Authenticate, methods: dict[str, Operation]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def follow(request: Request) -> Response:
         operation = methods["GET" if request.method == "HEAD" else request.method]
         try:
-            call = await read_call(operation, request, services, auth)
-            async with services.allowances.place(call.caller.tenant):
-                answer = await once.follow(operation, call)
+            call = await read_call(operation, request, calls.services, auth)
+            answer = await calls.follow(operation, call)
         except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
-            request_id = _request_id_of(request.scope)
+            request_id = request_id_of(request.scope)
             return problem_response(problem_of(error, request_id), request_id)
         if answer.text is None:
             return Response(status_code=operation.status)
@@ -160,57 +141,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     code, detail = _REFUSALS.get(status, ("refused", "the request cannot be followed"))
     problem = Problem(status, code, detail, headers=getattr(error, "headers", None))
-    return problem_response(problem, _request_id_of(request.scope))
+    return problem_response(problem, request_id_of(request.scope))
 
 
 def _json(value: Any) -> Response:
     return Response(write_json(value), media_type="application/json")
-
-
-class _Guard:
-    """ASGI middleware: refuses what is too large, and gives each request an id."""
-
-    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
-        self._app = app
-        self._settings = settings
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request_id = _given_id(scope)
-        scope.setdefault("state", {})[_REQUEST_ID] = request_id
-
-        async def named(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[_REQUEST_ID] = request_id
-            await send(message)
-
-        problem = self._too_large(scope)
-        app = self._app if problem is None else problem_response(problem, request_id)
-        await app(scope, receive, named)
-
-    def _too_large(self, scope: Scope) -> Problem | None:
-        url = scope.get("raw_path") or scope["path"].encode()
-        most = self._settings.max_url_bytes
-        if len(url) + len(scope["query_string"]) > most:
-            return Problem(414, "url_too_long", f"path and query have at most {most} bytes together")
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
-            return Problem(
-                431,
-                "headers_too_large",
-                f"headers have at most {self._settings.max_header_bytes} bytes together",
-            )
-        return None
-
-
-def _request_id_of(scope: Any) -> str:
-    """The id of a request that the guard has let through."""
-    return str(scope["state"][_REQUEST_ID])
-
-
-def _given_id(scope: Scope) -> str:
-    """The caller's own, if it can be one: it goes into logs and headers."""
-    given = [value.decode("latin-1") for value in headers_of(scope, _REQUEST_ID.encode())]
-    return given[0] if len(given) == 1 and _SAFE_ID.fullmatch(given[0]) else token_hex(16)

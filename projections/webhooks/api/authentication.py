@@ -7,25 +7,21 @@ its tenants for a while, such as for a page in a tenant's browser.
 
 from __future__ import annotations
 
-import hmac
-import json
-import time
-from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from projections.extras import from_extra
 from projections.http.authentication import KnownTokens, bearer_token
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.errors import InvalidSecret
+from projections.webhooks.signed_tokens import SignedTokens
 
 with from_extra("webhooks"):
     from starlette.requests import Request
 
-_VERSION = b"pwt1"
-_SHORTEST_KEY = 32
+_PURPOSE = "pwt1"
 _SHORTEST_TOKEN = 16
 _LONGEST_TOKEN = 4096
 
@@ -77,12 +73,12 @@ class TokenAuth:
         if len({token for _, token in known}) < len(known):
             raise InvalidSecret("two callers have the same token")
         self._known = KnownTokens(known)
-        self._keys = [_checked_key(key) for key in signing_keys]
+        self._signed = SignedTokens(_PURPOSE, signing_keys)
 
     async def __call__(self, request: Request) -> Caller | None:
         """Tell who sends a request."""
         token = bearer_token(request.scope)
-        return (self._known.holder(token) or self._signed(token)) if len(token) <= _LONGEST_TOKEN else None
+        return (self._known.holder(token) or self._of_signed(token)) if len(token) <= _LONGEST_TOKEN else None
 
     def issue(self, tenant: str, expires_in: timedelta) -> str:
         """
@@ -96,36 +92,8 @@ class TokenAuth:
             InvalidValue: There is no key, the tenant cannot be, or it would have expired already.
         """
         check_tenant(tenant, InvalidSecret)
-        if not self._keys:
-            raise InvalidSecret("tokens of tenants are signed with a key: pass signing_keys")
-        if expires_in <= timedelta(0):
-            raise InvalidSecret(f"a token expires after a time, not {expires_in}")
-        facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})
-        content = _VERSION + b"." + urlsafe_b64encode(facts.encode()).rstrip(b"=")
-        return f"{content.decode()}.{urlsafe_b64encode(_signature(self._keys[0], content)).decode()}"
+        return self._signed.issue({"tenant": tenant}, expires_in)
 
-    def _signed(self, token: bytes) -> Caller | None:
-        content, _, signature = token.rpartition(b".")
-        given = _decoded(signature)
-        genuine = [hmac.compare_digest(_signature(key, content), given) for key in self._keys]
-        if not any(genuine):
-            return None
-        facts = json.loads(_decoded(content.partition(b".")[2]))
-        return Caller(str(facts["tenant"])) if time.time() < facts["expires"] else None
-
-
-def _checked_key(key: Any) -> bytes:
-    if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
-        raise InvalidSecret(f"a key to sign tokens with is {_SHORTEST_KEY} random bytes or more")
-    return key
-
-
-def _signature(key: bytes, content: bytes) -> bytes:
-    return hmac.digest(key, content, "sha256")
-
-
-def _decoded(text: bytes) -> bytes:
-    try:
-        return b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError:
-        return b""
+    def _of_signed(self, token: bytes) -> Caller | None:
+        facts = self._signed.read(token)
+        return None if facts is None else Caller(str(facts["tenant"]))

@@ -23,6 +23,7 @@ _CURSOR = "a page's own"
 
 TAGS: Mapping[str, str] = {
     "endpoints": "Where webhooks of a tenant go, which of them, and how.",
+    "topics": "What messages can be about.",
     "messages": "What is sent.",
     "schedules": "Messages that are sent again and again, at the times of a cron line.",
     "deliveries": "One event for one endpoint, and where it stands; dead letters are those that could not be made.",
@@ -40,6 +41,7 @@ WORDS: Mapping[str, Word] = {
     "created_at": Word("When it was made.", _TIME),
     "cron": Word("When: minute, hour, day of the month, month, day of the week.", "0 5 * * *"),
     "data": Word("What is sent, or the rows of a page.", {"minutes": 12}),
+    "data_schema": Word("The JSON Schema of data.", {"type": "object"}),
     "dead": Word("How many deliveries were given up, and are kept.", 0),
     "description": Word("The tenant's own words about it.", "billing"),
     "detail": Word("What is wrong, for people.", "there is no such endpoint"),

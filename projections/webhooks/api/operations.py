@@ -25,6 +25,7 @@ from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
+from projections.webhooks.topics import Topic
 
 LONGEST_WORD = 255
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -117,6 +118,8 @@ class Services:
     settings: ApiSettings
     allowances: TenantLimits
     rules: AddressRules
+    topics: tuple[str | Topic, ...]
+    """Those that there are; none: whatever one asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,7 @@ def check_tenants(caller: Caller, named: tuple[str, ...]) -> None:
 
 
 Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+H = TypeVar("H", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +283,10 @@ class Operations:
         self._tag = tag
         self._all: list[Operation] = []
 
-    def add(self, method: str, path: str, **facts: Any) -> Callable[[Handler], Handler]:
+    def add(self, method: str, path: str, **facts: Any) -> Callable[[H], H]:
         """Declare the decorated handler an operation: its annotations are the models of query, body and answer."""
 
-        def declare(handler: Handler) -> Handler:
+        def declare(handler: H) -> H:
             hints = get_type_hints(handler)
             query, body = get_args(hints["call"])
             answer = None if hints["return"] is NoneType else hints["return"]

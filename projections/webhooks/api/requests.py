@@ -48,10 +48,10 @@ async def read_call(
         raise Problem(
             428, "version_missing", "name the version that you change: if-match with its etag, or *"
         )
-    query = _query(operation, request)
+    query = read_query(operation, request.query_params.multi_items())
     check_tenants(caller, query.tenant)
     body, raw = await _body(operation, request, services, caller)
-    return Call(services, caller, _place(request), query, body, raw, request.headers)
+    return Call(services, caller, check_place(request.path_params), query, body, raw, request.headers)
 
 
 def _check_site(request: Request, services: Services) -> None:
@@ -62,18 +62,19 @@ def _check_site(request: Request, services: Services) -> None:
         raise Problem(found.status, "cross_site" if found.status == 403 else "not_json", found.reason)  # noqa: PLR2004
 
 
-def _place(request: Request) -> Mapping[str, str]:
-    place: dict[str, str] = request.path_params
+def check_place(place: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the values of a path's parameters, if something can have them as ids; Problem: there is nothing."""
     for value in place.values():
         if len(value) > LONGEST_WORD or not storable(value):
             raise Problem(404, "not_found", "there is nothing with this id")
     return place
 
 
-def _query(operation: Operation, request: Request) -> Query:
+def read_query(operation: Operation, fields: Iterable[tuple[str, str]]) -> Query:
+    """The query of an operation, of names and values; Problem: it cannot be."""
     given: dict[str, Any] = {}
     several = _lists(operation.query)
-    for name, value in request.query_params.multi_items():
+    for name, value in fields:
         if not storable(name) or not storable(value):
             raise _wrong_field("query", name, _UNSTORABLE)
         if name in several:
@@ -106,7 +107,7 @@ async def _body(
         limit = min(limit, _MOST_BYTES)
     try:
         async with asyncio.timeout(timeout.total_seconds()):
-            content = await _content(request, limit)
+            content = await read_content(request, limit)
     except TimeoutError:
         raise Problem(408, "body_too_slow", f"the body has not arrived within {timeout}") from None
     except ClientDisconnect:
@@ -115,6 +116,11 @@ async def _body(
     if not content and not operation.needs_body:
         return operation.body(), {}
     _check_type(request)
+    return read_body(operation, content)
+
+
+def read_body(operation: Operation, content: bytes) -> tuple[BaseModel, Mapping[str, RawJson]]:
+    """The body of an operation, and its fields that stay as they were written, of JSON; Problem: it cannot be."""
     members = _members(content)
     _check_stored(members, operation.raw)
     try:
@@ -124,7 +130,8 @@ async def _body(
     return model, {name: members[name].text for name in operation.raw if name in members}
 
 
-async def _content(request: Request, limit: int) -> bytes:
+async def read_content(request: Request, limit: int) -> bytes:
+    """What a request brings, of so many bytes at most; Problem: it is more."""
     too_large = Problem(413, "body_too_large", f"a body has at most {limit} bytes")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and (len(length) > len(str(limit)) or int(length) > limit):

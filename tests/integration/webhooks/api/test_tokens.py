@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from projections.webhooks import signed_tokens as module
 from projections.webhooks.api import (
     Caller,
     InvalidValue,
     TokenAuth,
 )
-from projections.webhooks.api import authentication as module
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 HOUR = timedelta(hours=1)
