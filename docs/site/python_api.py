@@ -16,6 +16,7 @@ PACKAGES = {
     "projections.subscriptions": "Subscriptions, consumers, publishers, listeners and server-sent events.",
     "projections.webhooks": "Endpoints, messages and deliveries over HTTP.",
     "projections.webhooks.api": "The HTTP API of webhooks, as an ASGI application.",
+    "projections.webhooks.page": "The page on which tenants look after their webhooks.",
     "projections.webhooks.log": "The log of webhook attempts.",
     "projections.monitoring": "Lag, metrics, probes and traces.",
     "journal": "The journal alone, for applications that only write or read events.",

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-_WHERE = "behind a proxy, name it with --origin of the monitor, or in origins of ApiSettings"
+_WHERE = "behind a proxy, name it with --origin of the monitor, in origins of ApiSettings, or in the URL of PageLinks"
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -34,9 +34,8 @@ def foreign(method: str, headers: Mapping[str, str], origins: Collection[str] = 
         return None
     if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         return Foreign(403, "the request comes from another site")
-    origin = headers.get("origin")
-    if origin is not None and not _is_ours(origin.lower(), headers.get("host", "").lower(), origins):
-        return Foreign(403, f"the request's Origin is not this site's: {_WHERE}")
+    if (found := _foreign_origin(headers, origins)) is not None:
+        return found
     # What a form or a link can make a browser send has another type, and no headers of these names.
     if method == "POST" and not is_json(headers) and "idempotency-key" not in headers:
         return Foreign(
@@ -45,9 +44,29 @@ def foreign(method: str, headers: Mapping[str, str], origins: Collection[str] = 
     return None
 
 
+def foreign_form(headers: Mapping[str, str], origins: Collection[str] = ()) -> Foreign | None:
+    """
+    Why a form that was sent may be another site's; None: it is of a page of this site, which browsers say.
+
+    Whoever sends no ``Origin`` is no browser of these years: it is refused. A form has a token of its own besides.
+    """
+    if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        return Foreign(403, "the form comes from another site")
+    if "origin" not in headers:
+        return Foreign(403, "the request has no Origin, which browsers send with a form")
+    return _foreign_origin(headers, origins)
+
+
 def is_json(headers: Mapping[str, str]) -> bool:
     """Whether a request says that its body is JSON."""
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def _foreign_origin(headers: Mapping[str, str], origins: Collection[str]) -> Foreign | None:
+    origin = headers.get("origin")
+    if origin is None or _is_ours(origin.lower(), headers.get("host", "").lower(), origins):
+        return None
+    return Foreign(403, f"the request's Origin is not this site's: {_WHERE}")
 
 
 def _is_ours(origin: str, host: str, origins: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Finding what a command line names: the projections of ``module`` or ``module:object``, or ``module:callable``."""
+"""Finding what a command line names: the projections of ``module`` or ``module:object``, or any object of a module."""
 
 from __future__ import annotations
 
@@ -45,18 +45,23 @@ def load_projections(targets: Iterable[str]) -> list[Any]:
 
 def load_callable(target: str) -> Any:
     """The callable of ``module:callable``, with the current directory searched first; else click.BadParameter."""
+    found = load_object(target)
+    if not callable(found):
+        raise click.BadParameter(f"{target!r} cannot be called: it is to take a partition, and keep its rows")
+    return found
+
+
+def load_object(target: str) -> Any:
+    """The object of ``module:object``, with the current directory searched first; else click.BadParameter."""
     _search_here()
     name, _, path = target.partition(":")
     try:
-        found = reduce(getattr, path.split("."), import_module(name))
+        return reduce(getattr, path.split("."), import_module(name))
     except Exception as error:
         clash = f"; {told}" if (told := clash_of(error)) else ""
         raise click.BadParameter(
             f"{target!r} cannot be imported: {type(error).__name__}: {error}{clash}"
         ) from error
-    if not callable(found):
-        raise click.BadParameter(f"{target!r} cannot be called: it is to take a partition, and keep its rows")
-    return found
 
 
 def _search_here() -> None:

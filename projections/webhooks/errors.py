@@ -48,6 +48,12 @@ class InvalidPageCursor(InvalidValue):
     code = "invalid_cursor"
 
 
+class InvalidTheme(InvalidValue):
+    """A name, a colour or a logo of the page for tenants cannot be as it is; the message says what to change."""
+
+    code = "invalid_theme"
+
+
 class VerificationFailed(ProjectionsError, ValueError):
     """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
 

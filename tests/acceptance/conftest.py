@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.database.sync import connect_sync
+from tests.fixtures.axe import axe  # noqa: F401 - a fixture
 from tests.fixtures.chromium import EXECUTABLE
 from tests.fixtures.chromium import chromium as running_chromium
 from tests.fixtures.commands import APP, SEEN, append_events

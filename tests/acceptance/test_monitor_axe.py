@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from journal import Database, connect
 from projections.subscriptions import create_group
-from tests.fixtures.chromium import EXECUTABLE
+from tests.fixtures.axe import FOUND
 from tests.fixtures.monitor import opened
 from tests.fixtures.projections import EFFECTS, NO_RETRY, caught_up, execute, failing, happen, recording
 from tests.fixtures.states import in_every_state
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, take
-
-FOUND = """
-axe.run().then(found => found.violations.map(one => [one.id, ...one.nodes.map(node => node.target.join(" "))]))
-"""
-
 
 _REBUILD = """
 INSERT INTO projections.rebuilds (
     projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method
 ) VALUES (1, 0, 1023, 2, now(), 0, now(), 'x', 'rename')
 """
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The script, where npm has it."""
-    npm = shutil.which("npm")
-    if EXECUTABLE is None or npm is None:
-        pytest.skip("no chromium, or no npm on PATH")
-    asked = subprocess.run([npm, "root", "--global"], capture_output=True, text=True, check=True)
-    folder = os.environ.get("AXE_CORE", f"{asked.stdout.strip()}/axe-core")
-    script = Path(folder, "axe.min.js")
-    if not script.exists():
-        pytest.skip("no axe-core: npm install --global axe-core, or say in AXE_CORE where it is")
-    return script.read_text()
 
 
 VIEWS = {

@@ -65,7 +65,7 @@ def test_the_shell_completes_commands(words: str, found: str) -> None:
 
 
 def test_every_command_that_ends_prints_json_on_request() -> None:
-    running = {"worker", "monitor", "webhooks deliver", "webhooks serve"}
+    running = {"worker", "monitor", "webhooks deliver", "webhooks page", "webhooks serve"}
     without = {
         path
         for path, command in walk(main)

@@ -9,7 +9,7 @@ from projections import webhooks
 
 WITHOUT_EXTRA = """
 import sys
-for name in ("aiohttp", "yarl", "multidict", "cronsim", "cryptography", "starlette", "uvicorn"):
+for name in ("aiohttp", "yarl", "multidict", "cronsim", "cryptography", "jinja2", "starlette", "uvicorn"):
     sys.modules[name] = None
 from projections.webhooks import VerificationFailed, generate_secret, sign, verify
 secret = generate_secret()

@@ -29,6 +29,10 @@ _COMMANDS = {
     "limits": LazyCommand(f"{_HERE}.limits:limits", "List and change what endpoints may ask for."),
     "listen": LazyCommand(f"{_HERE}.listening:listen", "Receive webhooks on this machine, to try them out."),
     "serve": LazyCommand(f"{_HERE}.serving:serve", "Serve the HTTP API of webhooks."),
+    "page": LazyCommand(
+        f"{_HERE}.tenant_page:page", "Serve the page on which tenants look after their webhooks."
+    ),
+    "link": LazyCommand(f"{_HERE}.tenant_page:link", "Make a link that opens the page of a tenant, once."),
 }
 COMMANDS = {
     "webhooks": LazyCommand(

@@ -1,0 +1,79 @@
+"""What was tried: attempts with their requests and answers, and the events that they were about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from journal import NotFound
+from projections.extras import from_extra
+from projections.webhooks.api.delivery_operations import DeliveryWithData, get_delivery
+from projections.webhooks.api.endpoint_operations import list_endpoints
+from projections.webhooks.api.log_operations import AttemptView, get_attempt, get_event, list_attempts
+from projections.webhooks.page.rendering import raw_or_none
+from projections.webhooks.page.visit import Visit
+from projections.webhooks.signed_request import body_of
+
+with from_extra("webhooks"):
+    from starlette.responses import Response
+
+_FILTERS = {"endpoint": "endpoint_id", "topic": "topics", "status": "status", "event": "event_id"}
+"""What the page calls them, and what the API does."""
+_MOST_ENDPOINTS = 20
+"""Of an event whose deliveries are shown."""
+
+
+async def listed(visit: Visit) -> Response:
+    """Attempts, the newest first."""
+    given = visit.request.query_params
+    page = await visit.ask(list_attempts, [("limit", "50"), *_asked(given)])
+    endpoints = await visit.ask(list_endpoints, [("limit", "1000")])
+    chosen = {name: given.get(name, "") for name in _FILTERS}
+    return visit.render(
+        "attempts.html", page=page, chosen=chosen, urls={each.endpoint_id: each.url for each in endpoints.data},
+        here="attempts",
+    )  # fmt: skip
+
+
+async def shown(visit: Visit) -> Response:
+    """One attempt: what was sent, and what came back."""
+    include = [("include", name) for name in ("event.data", "response_data", "endpoint")]
+    attempt = await visit.ask(get_attempt, include)
+    return visit.render("attempt.html", attempt=attempt, sent=_body(attempt), here="attempts")
+
+
+async def of_event(visit: Visit) -> Response:
+    """One event, its deliveries, and what was tried."""
+    event_id = visit.request.path_params["event_id"]
+    event = await visit.ask(get_event)
+    found: list[DeliveryWithData] = []
+    for endpoint_id in event.endpoint_ids[:_MOST_ENDPOINTS]:
+        try:
+            found.append(
+                await visit.ask(get_delivery, place={"endpoint_id": endpoint_id, "event_id": event_id})
+            )
+        except NotFound:  # its endpoint was removed, or it is long done
+            continue
+    attempts = await visit.ask(list_attempts, [("event_id", event_id), ("limit", "50")])
+    return visit.render(
+        "event.html",
+        event=event,
+        data=raw_or_none(event.data),
+        deliveries=found,
+        attempts=attempts,
+        here="attempts",
+    )
+
+
+def _asked(given: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    for name, field in _FILTERS.items():
+        if value := given.get(name, "").strip():
+            yield field, value
+    for name in ("next", "prev"):
+        if value := given.get(name, ""):
+            yield name, value
+
+
+def _body(attempt: AttemptView) -> str | None:
+    """The body of the request, as every attempt has it; None where its event is no longer kept."""
+    data = None if attempt.event is None else raw_or_none(attempt.event.data)
+    return None if data is None else body_of(attempt.topic, attempt.event_time, data).decode()
