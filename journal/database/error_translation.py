@@ -109,7 +109,7 @@ def _no_memory() -> OutOfMemory:
 
     A lost connection and its half-read answer hold each other: much memory in few objects, and Python looks for such
     cycles only after many new objects, which a process without memory does not make. All its connections would fail
-    to read even a small answer, for ever.
+    to read even a small answer, forever.
     """
     gc.collect()
     return OutOfMemory(_NO_MEMORY)
