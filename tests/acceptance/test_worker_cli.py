@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from journal import append_sync
 from journal.database.sync import connect_sync
-from tests.fixtures.commands import APP, SEEN, gate, owners, projections, running, seen
+from tests.fixtures.commands import APP, SEEN, gate, landed, owners, projections, running, seen
 
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 
@@ -57,6 +58,35 @@ def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) 
     assert [line["action"] for line in lines] == ["started", "stopped", "caught_up"]
     assert lines[0].items() >= {"level": "info", "projection": "delays"}.items()
     assert {"time", "message"} <= set(lines[0])
+
+
+LOOKS = """
+import gc
+
+@projection("looks", entity_type="plane")
+class Looks:
+    @handles(Landed)
+    async def landed(self, session: Session, event: Landed, envelope: EventEnvelope) -> None:
+        collected = {id(one) for one in gc.get_objects()}  # without what is frozen
+        import logging
+        logging.getLogger("app").info("", extra={
+            "action": "looked", "loaded": id(Looks) in collected, "handled": id(event) in collected,
+        })
+"""
+
+
+def test_the_garbage_collector_does_not_look_through_what_was_loaded_before(app: Path, dsn: str) -> None:
+    (app / "looking.py").write_text(APP + LOOKS)
+    with connect_sync(dsn) as connection:
+        append_sync(connection, [landed("N1")])
+    once = ["--ranges", "1", "--until-caught-up", "--log-format", "json"]
+
+    result = projections("worker", "looking:Looks", "--dsn", dsn, *once, cwd=app)
+
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [(line["loaded"], line["handled"]) for line in lines if line["action"] == "looked"] == [
+        (False, True)
+    ]
 
 
 @pytest.mark.slow
