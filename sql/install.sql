@@ -296,9 +296,10 @@
 \ir functions/webhooks/_fan_out_v1.sql
 \ir functions/webhooks/_policy_within_limits_v1.sql
 \ir functions/webhooks/_refill_rate_limit_v1.sql
-\ir functions/webhooks/_claim_deliveries_v1.sql
 \ir functions/webhooks/_lock_deliveries_v1.sql
 \ir functions/webhooks/_follow_on_v1.sql
+\ir functions/webhooks/_expire_deliveries_v1.sql
+\ir functions/webhooks/_claim_deliveries_v1.sql
 \ir functions/webhooks/_judge_endpoint_v1.sql
 \ir functions/webhooks/_finish_deliveries_v1.sql
 \ir functions/webhooks/_reap_deliveries_v1.sql

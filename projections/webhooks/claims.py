@@ -20,6 +20,8 @@ log = logging.getLogger("projections")
 
 _CLAIM = "SELECT * FROM projections._claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _FINISH = "SELECT projections._finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
+_EXPIRE = "SELECT projections._expire_deliveries_v1()"
+_EXPIRED_AT_ONCE = 1000
 _REAP = "SELECT projections._reap_deliveries_v1()"
 
 
@@ -126,6 +128,11 @@ async def reap(session: OwnedSession) -> int:
     """Take back attempts whose lease is over; returns how many."""
     lost: int = await session.fetchval(_REAP)
     return lost
+
+
+async def expire(session: OwnedSession) -> bool:
+    """End deliveries whose expiry has passed; returns whether there may be more."""
+    return bool(await session.fetchval(_EXPIRE) == _EXPIRED_AT_ONCE)
 
 
 @lru_cache(maxsize=1000)

@@ -18,7 +18,7 @@ from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.service import AT_ONCE, WHEN_WOKEN, Pace, Service, log_failure
 from journal.tasks import end, raise_errors, running
 from projections.running import PageLimit
-from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
+from projections.webhooks.claims import Claimed, Outcome, Room, claim, expire, reap
 from projections.webhooks.delivery_observer import CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
@@ -168,10 +168,15 @@ class _Deliverer:
         log_failure("webhooks wait", error, action="webhooks_wait")
 
     async def _reap(self, session: OwnedSession) -> None:
-        """Take back, now and then, what processes had that died."""
+        """Take back, now and then, what processes had that died, and end what has expired."""
         now = asyncio.get_running_loop().time()
         if now >= self._reap_at:
             self._reap_at = now + self._settings.reap_every.total_seconds()
+            for _ in range(_EXPIRING):
+                if not await expire(session):
+                    break
+            else:
+                self._reap_at = now
             if lost := await reap(session):
                 log.warning(
                     "took back %d attempts whose process was lost", lost, extra={"action": "webhooks_reaped"}
@@ -236,6 +241,8 @@ class _Deliverer:
 
 
 _LATER = timedelta(seconds=2)
+_EXPIRING = 10
+"""Times that it looks for more, before it claims again: claims end what has expired, too, but only the first of it."""
 _HOPELESS = frozenset({"event_gone"})
 
 

@@ -15,12 +15,12 @@ from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
-DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped"]
+DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped", "expired"]
 _Decision: TypeAlias = Literal["retry", "drop"]
 
 _COLUMNS = """
 d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
-d.next_at, d.last_code, d.created_at, d.finished_at
+d.next_at, d.last_code, d.created_at, d.finished_at, d.expires_at
 """
 _WHERE = """
 ($1::text IS NULL OR d.tenant = $1) AND ($2::text IS NULL OR d.endpoint_id = $2)
@@ -76,6 +76,8 @@ class Delivery:
     """Of the last attempt: an HTTP status, or what went wrong."""
     created_at: datetime
     finished_at: datetime | None
+    expires_at: datetime | None = None
+    """Not attempted from then on."""
 
     @property
     def cursor(self) -> str:
@@ -191,8 +193,8 @@ class Deliveries:
 
         Raises:
             NotFound: The tenant has no such delivery or endpoint.
-            NotAllowed: The delivery is on its way, its endpoint is disabled, it is behind others in an order, its
-                payload is gone, or it is in none of the states.
+            NotAllowed: The delivery is on its way, has expired, its endpoint is disabled, it is behind others in an
+                order, its payload is gone, or it is in none of the states.
         """
         return await self._decide("retry", tenant, endpoint_id, event_id, states)
 
@@ -218,7 +220,7 @@ class Deliveries:
 
         Raises:
             NotFound: The tenant has no such delivery or endpoint.
-            NotAllowed: The delivery is on its way, has arrived, or is in none of the states.
+            NotAllowed: The delivery is on its way, has arrived, has expired, or is in none of the states.
         """
         return await self._decide("drop", tenant, endpoint_id, event_id, states)
 
@@ -226,8 +228,8 @@ class Deliveries:
         """
         Try many again, in their order: dead ones, or those of the states that are given (dead, done, dropped).
 
-        What cannot be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
-        transaction of its own; ending early leaves the rest as it is.
+        What cannot be, because it has expired, its endpoint is disabled or its payload gone, is passed over. Each step
+        is a transaction of its own; ending early leaves the rest as it is.
 
         Args:
             which: Those that are tried again; without states, the dead ones.

@@ -27,6 +27,7 @@ from projections.interests import (
     read_json,
 )
 from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.expiry import ExpiresAfter, Expiry
 from projections.webhooks.messages import MESSAGE, Message, message_of
 
 _BATCH = 1000
@@ -44,7 +45,7 @@ _LOAD = """
 SELECT endpoint_id, version, updated_at, topics, filter::text AS filter FROM projections.webhook_endpoints
 WHERE endpoint_id = ANY ($1)
 """
-_FAN_OUT = "SELECT projections._fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_FAN_OUT = "SELECT projections._fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 
 
 class FanOut:
@@ -59,15 +60,22 @@ class FanOut:
         message: Makes a :class:`Message` out of an event; None: it is not for webhooks. By default its metadata names
             the tenant, as :func:`send` writes it. It must return the same for an event each time, and may raise: the
             event's source is parked then.
+        expires_after: How long messages are good for that have no ``expires_at``, from when they were sent, or may be
+            delivered: for all, or by topics and patterns, of which the first that matches counts. By default, for ever.
     """
 
     def __init__(
-        self, entity_type: str = MESSAGE, message: Callable[[EventEnvelope], Message | None] = message_of
+        self,
+        entity_type: str = MESSAGE,
+        message: Callable[[EventEnvelope], Message | None] = message_of,
+        *,
+        expires_after: ExpiresAfter = None,
     ) -> None:
         check_entity_type(entity_type)
         if not callable(message):
             raise InvalidHandler(f"message must be a function of an envelope, not {message!r:.80}")
         self._message = message
+        self._expiry = Expiry(expires_after)
         self._endpoints = _KnownEndpoints()
         self.__projection__ = Projection(
             f"webhooks/{entity_type}", EntityTypes((entity_type,)), 1, Kind.ENVELOPES, {}, lambda: self,
@@ -81,7 +89,7 @@ class FanOut:
         for envelope in envelopes:
             await turn.over()
             if (message := self._message(envelope)) is not None:
-                events.append(_Outbound(envelope, message))
+                events.append(_Outbound(envelope, message, self._expiry))
         if not events:
             return
         endpoints = await self._endpoints.of(session, {event.message.tenant for event in events})
@@ -105,7 +113,8 @@ class FanOut:
 
 async def _store(session: OwnedSession, events: Sequence[_Outbound], pairs: Sequence[_Pair]) -> None:
     columns = map(list, zip(*(event.row() for event in events), strict=True))
-    await session.fetchval(_FAN_OUT, *columns, *map(list, zip(*pairs, strict=True)))
+    expiries = [event.expires_at for event in events]
+    await session.fetchval(_FAN_OUT, *columns, *map(list, zip(*pairs, strict=True)), expiries)
 
 
 class _Pair(NamedTuple):
@@ -127,9 +136,10 @@ class _Interest(NamedTuple):
 class _Outbound:
     """An event, and what it becomes."""
 
-    def __init__(self, envelope: EventEnvelope, message: Message) -> None:
+    def __init__(self, envelope: EventEnvelope, message: Message, expiry: Expiry) -> None:
         self.envelope = envelope
         self.message = message
+        self._expiry = expiry
         self._purse = Purse()
 
     def pair(self, place: int, endpoint_id: str, interest: _Interest) -> _Pair | None:
@@ -156,6 +166,14 @@ class _Outbound:
             str(e.event_id), e.db_timestamp, m.tenant, m.topic, e.source_id if m.order_key is None else m.order_key,
             m.not_before, m.eligible_for_retry, json.dumps(dict(m.metadata) | self._trace), self._data,
         )  # fmt: skip
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it is not attempted any more, if ever: as the message says, or else as its topic does."""
+        e, m = self.envelope, self.message
+        if m.expires_at is not None:
+            return m.expires_at
+        return self._expiry.of(m.topic, max(e.db_timestamp, m.not_before or e.db_timestamp))
 
     @property
     def _trace(self) -> dict[str, str]:

@@ -39,6 +39,8 @@ class Message:
     endpoint_id: str | None = None
     eligible_for_retry: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
+    expires_at: datetime | None = None
+    """Aware; not attempted from then on. None for what the fan-out says."""
 
 
 class MessageOptions(TypedDict, total=False):
@@ -57,6 +59,8 @@ class MessageOptions(TypedDict, total=False):
     """Whether it is tried again when it fails; by default it is."""
     metadata: Mapping[str, str] | None
     """Labels for filters and for the log; they are not sent."""
+    expires_at: datetime | None
+    """Aware; what is not delivered by then is not attempted any more."""
     traceparent: str | None
     """The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on. By default the
     current span of OpenTelemetry, where one is being recorded."""
@@ -72,9 +76,7 @@ def message_of(envelope: EventEnvelope) -> Message | None:
     metadata = envelope.metadata
     if not isinstance(metadata, dict) or not isinstance(tenant := metadata.get("tenant"), str):
         return None
-    later = metadata.get("not_before")
-    not_before = None if later is None else datetime.fromisoformat(later)
-    check_time("not_before", not_before, InvalidMessage)
+    not_before, expires_at = (_time_in(metadata, name) for name in ("not_before", "expires_at"))
     labels = metadata.get("labels")
     sent = envelope.entity_type == MESSAGE  # its source says nothing: messages of a tenant share a few
     return Message(
@@ -85,7 +87,15 @@ def message_of(envelope: EventEnvelope) -> Message | None:
         endpoint_id=metadata.get("endpoint_id"),
         eligible_for_retry=metadata.get("eligible_for_retry", True) is not False,
         metadata={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
+        expires_at=expires_at,
     )
+
+
+def _time_in(metadata: Mapping[str, Any], name: str) -> datetime | None:
+    written = metadata.get(name)
+    time = None if written is None else datetime.fromisoformat(written)
+    check_time(name, time, InvalidMessage)
+    return time
 
 
 async def send(
@@ -108,7 +118,8 @@ async def send(
             the other; up to 1,000 bytes. ``not_before``: a time with its zone, before which it is not sent.
             ``endpoint_id``: for this endpoint alone, if its topics and filter let it through. ``eligible_for_retry``:
             whether it is tried again when it fails (default: True). ``metadata``: labels for filters and for the log,
-            which are not sent. ``traceparent``: the W3C trace context to trace from; by default that of the current
+            which are not sent. ``expires_at``: a time with its zone; what is not delivered by then is not attempted
+            any more. ``traceparent``: the W3C trace context to trace from; by default that of the current
             span of OpenTelemetry.
 
     Returns:
@@ -148,6 +159,7 @@ def message_event(
     endpoint_id: str | None = None,
     eligible_for_retry: bool = True,
     metadata: Mapping[str, str] | None = None,
+    expires_at: datetime | None = None,
     traceparent: str | None = None,
     of_schedule: bool = False,
 ) -> Event:
@@ -157,7 +169,7 @@ def message_event(
     Those of schedules have sources of their own: a transaction of an application that has sent for the tenant, and
     stays open, holds up no ticks.
     """
-    _check(tenant, topic, not_before, order_key)
+    _check(tenant, topic, not_before, expires_at, order_key)
     if traceparent is not None and not is_traceparent(traceparent):
         raise InvalidMessage(
             f"traceparent is version, trace, span and flags in hexadecimal with - between, not {traceparent!r:.80}"
@@ -166,6 +178,7 @@ def message_event(
     optional = {
         "order_key": order_key,
         "not_before": None if not_before is None else not_before.isoformat(),
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
         "endpoint_id": endpoint_id,
         "labels": dict(metadata) if metadata else None,
         "eligible_for_retry": None if eligible_for_retry else False,
@@ -181,9 +194,20 @@ def message_event(
     return Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
 
 
-def _check(tenant: object, topic: str, not_before: datetime | None, order_key: str | None) -> None:
+def _check(
+    tenant: object,
+    topic: str,
+    not_before: datetime | None,
+    expires_at: datetime | None,
+    order_key: str | None,
+) -> None:
     check_tenant(tenant, InvalidMessage)
     check_topic(topic)
     check_time("not_before", not_before, InvalidMessage)
+    check_time("expires_at", expires_at, InvalidMessage)
+    if expires_at is not None and not_before is not None and expires_at <= not_before:
+        raise InvalidMessage(
+            f"a message that expires at {expires_at.isoformat()} cannot be delivered from {not_before.isoformat()} on"
+        )
     if order_key is not None and not 1 <= len(order_key.encode(errors="replace")) <= _MAX_KEY_BYTES:
         raise InvalidMessage(f"an order_key has 1 to {_MAX_KEY_BYTES} bytes, not {order_key!r:.80}")

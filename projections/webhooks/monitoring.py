@@ -73,6 +73,12 @@ class _Webhooks(Observed):
             self.totals.ticks_skipped,
             "counter",
         )
+        yield single(
+            "webhook_deliveries_expired",
+            "Deliveries that were not made by their expiry, of the endpoints that there are.",
+            self.totals.expired,
+            "counter",
+        )
 
     async def page(self, database: Database) -> dict[str, Any]:
         stats: Sequence[EndpointStats] = ()
@@ -99,8 +105,8 @@ async def _look(session: Session) -> _Webhooks:
 
 def _endpoint(one: EndpointStats) -> dict[str, Any]:
     names = (
-        "tenant host verified state reason success attempts median slowest_percent pending waiting in_flight dead lag "
-        "failures failing_since blocked_until"
+        "tenant host verified state reason success attempts median slowest_percent pending waiting in_flight dead "
+        "expired lag failures failing_since blocked_until"
     )
     return {"id": one.endpoint_id, **shown(one, names)}
 

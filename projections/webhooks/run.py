@@ -12,6 +12,7 @@ from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.duties import Duties
 from projections.webhooks.encryption import Cipher
+from projections.webhooks.expiry import ExpiresAfter
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.sender import Sender
 from projections.webhooks.settings import DeliverySettings
@@ -23,6 +24,7 @@ async def run_webhooks(
     sender: Sender,
     *definitions: Any,
     ranges: int = 1,
+    expires_after: ExpiresAfter = None,
     cipher: Cipher | None = None,
     settings: DeliverySettings | None = None,
     run_settings: RunSettings | None = None,
@@ -42,6 +44,7 @@ async def run_webhooks(
         definitions: A :class:`FanOut` for each entity type whose events are for webhooks, alongside the messages of
             :func:`send`, and any other projections.
         ranges: Cut the slices of a fan-out that has never run into this number of ranges.
+        expires_after: How long messages of :func:`send` are good for that do not say it, as for :class:`FanOut`.
         cipher: Decrypts the secrets of endpoints, as the one that encrypted them; None: they are not encrypted.
         settings: Limits and times of deliveries; None: the defaults.
         run_settings: Limits and times of projections, as for :func:`projections.run`.
@@ -57,7 +60,8 @@ async def run_webhooks(
 
     async def project() -> None:
         await run(
-            database, FanOut(), *definitions, ranges=ranges, settings=run_settings, observer=observer, stop=ended
+            database, FanOut(expires_after=expires_after), *definitions,
+            ranges=ranges, settings=run_settings, observer=observer, stop=ended,
         )  # fmt: skip
 
     async with together() as group:

@@ -63,6 +63,8 @@ class EndpointStats:
     """99 of 100 attempts took less."""
     verified: bool
     """Whether its URL has shown that it wants webhooks."""
+    expired: int
+    """Deliveries that have expired since it was made."""
     at: Annotated[datetime, HIDDEN]
     """When this was so, by the database's clock."""
 
@@ -136,6 +138,8 @@ class WebhookTotals(NamedTuple):
     """How long the tick of a schedule has been due that has waited longest."""
     ticks_skipped: int
     """Ticks that were missed, for no process could send, and that their schedules do not want later."""
+    expired: int
+    """Deliveries that have expired, of the endpoints that there are."""
 
     @property
     def endpoints(self) -> int:

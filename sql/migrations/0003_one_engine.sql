@@ -31,6 +31,7 @@ $$;
 -- Public functions whose arguments or result changed.
 DROP FUNCTION IF EXISTS projections.append_events_v1;
 DROP FUNCTION IF EXISTS projections.create_group_v1;
+DROP FUNCTION IF EXISTS projections.endpoint_stats_v1;
 DROP FUNCTION IF EXISTS projections.find_event_v1;
 DROP FUNCTION IF EXISTS projections.group_lag_v1;
 DROP FUNCTION IF EXISTS projections.heartbeat_v1;
@@ -150,7 +151,11 @@ WHERE e.topics::text LIKE '%*%';
 ALTER TABLE projections.webhook_deliveries DROP CONSTRAINT state_is_known;
 UPDATE projections.webhook_deliveries SET state = 'dropped' WHERE state = 'discarded';
 ALTER TABLE projections.webhook_deliveries
-ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped'));
+ADD COLUMN expires_at timestamptz,
+ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired'));
+CREATE INDEX webhook_deliveries_expiry_idx ON projections.webhook_deliveries (expires_at)
+WHERE expires_at IS NOT NULL AND state IN ('waiting', 'pending', 'dead');
+ALTER TABLE projections.webhook_circuits ADD COLUMN expired bigint NOT NULL DEFAULT 0;
 -- Filters without operators mean containment, as jsonb has it. Those of before looked into lists, too: $any does.
 CREATE FUNCTION projections.filter_written(p_condition jsonb)
 RETURNS jsonb

@@ -12,5 +12,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_circuits (
     tokens double precision NOT NULL DEFAULT 0,
     refilled_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     -- When the journal was last told of a dead letter.
-    dead_told_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z'
+    dead_told_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    -- Deliveries that have expired since it was made.
+    expired bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);

@@ -23,8 +23,10 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     finished_at timestamptz,
     -- Of a dead letter: its payload, which outlives the log.
     data text,
+    -- Not attempted from then on; NULL: whenever it is.
+    expires_at timestamptz,
     UNIQUE (endpoint_id, event_id),
-    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped'))
+    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 DO $$
 BEGIN
@@ -53,6 +55,10 @@ BEGIN
     IF to_regclass('projections.webhook_deliveries_held_idx') IS NULL THEN
         CREATE INDEX webhook_deliveries_held_idx ON projections.webhook_deliveries (endpoint_id, state, delivery_id)
         WHERE state IN ('waiting', 'dead');
+    END IF;
+    IF to_regclass('projections.webhook_deliveries_expiry_idx') IS NULL THEN
+        CREATE INDEX webhook_deliveries_expiry_idx ON projections.webhook_deliveries (expires_at)
+        WHERE expires_at IS NOT NULL AND state IN ('waiting', 'pending', 'dead');
     END IF;
     IF to_regclass('projections.webhook_deliveries_time_idx') IS NULL THEN
         CREATE INDEX webhook_deliveries_time_idx ON projections.webhook_deliveries (event_time, delivery_id);

@@ -33,7 +33,7 @@ _PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
 class DeliveryWithData(Delivery):
     """A delivery, and what is sent."""
 
-    data: Json
+    data: Json = None
     """Byte by byte as it was sent; null once it is no longer kept."""
 
 
@@ -101,7 +101,7 @@ class DeliveriesQuery(DeadLettersQuery):
     """A page of deliveries."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    states: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
+    states: Annotated[tuple[DeliveryState, ...], Field(max_length=7)] = ()
 
 
 class WhichDeadLetters(Which, Body):

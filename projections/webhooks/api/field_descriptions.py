@@ -59,6 +59,8 @@ WORDS: Mapping[str, Word] = {
     "event": Word("The event.", None),
     "event_id": Word("The event's id: the webhook-id that receivers see.", _EVENT),
     "event_time": Word("When the event was.", _TIME),
+    "expired": Word("How many deliveries have expired since it was made.", 0),
+    "expires_at": Word("Not attempted from then on; null: whenever it is.", _TIME),
     "failed": Word("How many attempts failed.", 0),
     "failing_since": Word("When the first attempt failed after the last that succeeded.", _TIME),
     "field": Word("Its name, with dots into what is nested.", "policy.timeout"),

@@ -36,6 +36,8 @@ class NewMessage(Body):
     """An endpoint that asks for an order gets messages with the same key one after the other."""
     not_before: Time | None = None
     """Not to be sent earlier."""
+    expires_at: Time | None = None
+    """What is not delivered by then is not attempted any more."""
     endpoint_id: Word | None = None
     """For this endpoint alone, if its topics and filter let it through."""
     eligible_for_retry: bool = True
@@ -86,7 +88,7 @@ async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     return SentMessage(event_id=str(sent.event_id), duplicate=duplicate)
 
 
-_OPTIONS = ("order_key", "not_before", "endpoint_id", "eligible_for_retry", "metadata")
+_OPTIONS = ("order_key", "not_before", "expires_at", "endpoint_id", "eligible_for_retry", "metadata")
 
 
 def _message_id(call: Call[Any, NewMessage]) -> str | None:

@@ -109,7 +109,8 @@ def deliveries() -> None:
       projections webhooks deliveries drop --state dead --topic flight.delayed
 
     A delivery is pending, until it is due; leased, while it is on its way; waiting, for those before it in an order;
-    done; dead, when its attempts are used up; or dropped, by somebody. Without a command, `list` is run.
+    done; dead, when its attempts are used up; dropped, by somebody; or expired, when it was not delivered in its time.
+    Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -149,7 +150,7 @@ async def retry(
 
     Each goes with the `webhook-id` that it had, by which a receiver can tell. One that is named is tried instead of
     when it was due, and an endpoint that is held back is asked at once. Of many, those are passed over whose endpoint
-    is disabled, or whose payload the log no longer has; ended early, the rest stays as it is.
+    is disabled, that have expired, or whose payload the log no longer has; ended early, the rest stays as it is.
     """  # noqa: D301 - click reads the escape
     if endpoint is None and set(states) != {"dead"}:  # which `dead retry` does not ask about either
         confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
@@ -369,6 +370,7 @@ def _facts(one: Delivery, data: str | None) -> dict[str, object]:
         "attempts": one.attempts,
         "last code": one.last_code,
         "event at": at(one.event_time),
+        "expires": at(one.expires_at),
         "ended": at(one.finished_at),
         "payload": "no longer kept" if data is None else data,
     }

@@ -17,6 +17,7 @@ from journal.database import connect
 from journal.embedded import database_dsn
 from journal.partitions import maintaining
 from journal.schema import check_version
+from projections.durations import Duration
 from projections.http.addresses import Address
 from projections.running import Observers, RunSettings, StatusObserver, loop_runner
 from projections.terminal.commands import Arg, Dsn, Opt, derived
@@ -39,6 +40,8 @@ from projections.webhooks.commands.options import Addresses
 from projections.webhooks.deliverer import deliver as deliver_webhooks
 from projections.webhooks.delivery_observer import AttemptLog, CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import cipher_from_environment
+from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.expiry import Expiry
 from projections.webhooks.run import run_webhooks
 from projections.webhooks.sender import HOST_LIMIT, HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
@@ -49,6 +52,20 @@ _ALSO = 8
 """Connections alongside those that ranges hold."""
 _MARGIN = timedelta(seconds=10)
 """For all else that a stop does."""
+
+
+def _expiries(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> list[tuple[str, timedelta]]:
+    expiries = []
+    for value in values:
+        topic, _, time = value.rpartition("=")
+        expiries.append((topic or "**", Duration().convert(time, parameter, context)))
+    try:
+        Expiry(dict(expiries))
+    except InvalidMessage as error:
+        raise click.BadParameter(str(error)) from None
+    return expiries
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +94,14 @@ class _Options:
         bool, Opt("Send nothing to URLs that have not shown that they want it; see `endpoints verify`.")
     ] = False
     ranges: FirstRanges = 1
+    expire_after: Annotated[
+        tuple[tuple[str, timedelta], ...],
+        Opt(
+            "How long messages of send are good for that do not say it, by topic or pattern; the first that matches "
+            "counts; may be repeated. Default: for ever.",
+            callback=_expiries, metavar="[TOPIC=]DURATION",
+        ),
+    ] = ()  # fmt: skip
     grace: Annotated[
         timedelta,
         Opt(
@@ -164,8 +189,10 @@ def deliver(
       2    the command line itself is wrong
       130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
-    if options.only_send and targets:
-        raise click.UsageError("--only-send makes no deliveries of events: pass it without MODULE:OBJECT")
+    if options.only_send and (targets or options.expire_after):
+        raise click.UsageError(
+            "--only-send makes no deliveries of events: pass it without MODULE:OBJECT and --expire-after"
+        )
     configure_logs(log_format, log_level)
     served = served_at(options.http, options.token_file)
     with ending(context, logged=log_format == "json"):
@@ -196,6 +223,7 @@ async def _run(dsn: str, process: _Process) -> int:
                 else:
                     await run_webhooks(
                         database, counted, *process.definitions, ranges=options.ranges, cipher=cipher,
+                        expires_after=dict(options.expire_after),
                         settings=settings, run_settings=RunSettings(listen=settings.listen),
                         delivery_observer=attempts, observer=observer, stop=stop,
                     )  # fmt: skip

@@ -147,6 +147,7 @@ async def stats(
     \b
       to send    now, at their next attempt, or once those before them in an order have arrived
       dead       attempts used up: `projections webhooks dead`
+      expired    not delivered by their expiry, ever
       lag        age of the oldest that has not arrived and is not dead
       attempts   within --window; success: the share of them that was answered 2xx; median and p99: how long they took
       failing    for how long, and how many failures in a row
@@ -178,8 +179,9 @@ def _failing(one: EndpointStats) -> str | None:
 
 _STATS_COLUMNS: Columns = {
     "endpoint": lambda one: short_id(one.endpoint_id), "tenant": "tenant", "host": "host", "state": _state,
-    "to send": lambda one: one.pending + one.waiting + one.in_flight, "dead": "dead", "lag": lambda one: age(one.lag),
-    "attempts": "attempts", "success": lambda one: None if one.success is None else f"{one.success:.1%}",
+    "to send": lambda one: one.pending + one.waiting + one.in_flight, "dead": "dead", "expired": "expired",
+    "lag": lambda one: age(one.lag), "attempts": "attempts",
+    "success": lambda one: None if one.success is None else f"{one.success:.1%}",
     "median": lambda one: seconds(one.median), "p99": lambda one: seconds(one.slowest_percent), "failing": _failing,
 }  # fmt: skip
 
@@ -187,6 +189,6 @@ _STATS_COLUMNS: Columns = {
 def _stats_values(one: EndpointStats) -> dict[str, Any]:
     return picked(
         one, "endpoint_id", "tenant", "url", "verified", "state", "reason", "pending", "waiting", "in_flight", "dead",
-        "failures", "failing_since", "blocked_until", "held", "succeeded", "failed",
+        "expired", "failures", "failing_since", "blocked_until", "held", "succeeded", "failed",
         lag_seconds="lag", success_rate="success", median_seconds="median", p99_seconds="slowest_percent",
     )  # fmt: skip

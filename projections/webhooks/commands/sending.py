@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import click
@@ -11,6 +12,7 @@ from journal import Database, RawJson
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Json, NotBefore
 from projections.terminal.output import Answer, appended, at, printable
+from projections.terminal.times import Time
 from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.messages import send as send_message
@@ -32,6 +34,9 @@ _MessageId = Opt(
     metavar="ID",
 )
 _OrderKey = Opt("Endpoints that ask for an order get the same key one after the other.", metavar="KEY")
+_ExpiresAt = Opt(
+    "What is not delivered by this time is not attempted any more.", type=Time(ahead=True), metavar="TIME"
+)
 _Label = Opt(
     "For filters and for the log; it is not sent; may be repeated.",
     "--label",
@@ -52,6 +57,7 @@ async def send(
     message_id: Annotated[str | None, _MessageId] = None,
     order_key: Annotated[str | None, _OrderKey] = None,
     not_before: NotBefore = None,
+    expires_at: Annotated[datetime | None, _ExpiresAt] = None,
     endpoint_id: OneEndpoint = None,
     once: Annotated[bool, Opt("One attempt; it is not tried again.")] = False,
     labels: Annotated[tuple[tuple[str, str], ...], _Label] = (),
@@ -71,7 +77,8 @@ async def send(
     async with database.transaction() as session:
         sent = await send_message(
             session, tenant, topic, RawJson(data), message_id=message_id, order_key=order_key,
-            not_before=not_before, endpoint_id=alone, eligible_for_retry=not once, metadata=dict(labels),
+            not_before=not_before, expires_at=expires_at, endpoint_id=alone,
+            eligible_for_retry=not once, metadata=dict(labels),
         )  # fmt: skip
     later = "" if not_before is None else f", to be sent from {at(not_before)} on"
     note = None

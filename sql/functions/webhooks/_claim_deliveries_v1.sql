@@ -1,5 +1,5 @@
 -- Takes deliveries that are due, and uses up an attempt of each; returns them with all that a request needs. Send at once:
--- after the endpoint's deadline and p_margin an attempt counts as lost.
+-- after the endpoint's deadline and p_margin an attempt counts as lost. Nothing is taken whose expiry has passed: some of it ends first.
 --
 -- Fair: first over tenants, then over the endpoints of each. After the endpoints of the 100 deliveries that are due for longest,
 -- each tenant in turn gives its next endpoint, round by round, from a place that p_from says (a random one serves); then each
@@ -31,7 +31,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    _now timestamptz := clock_timestamp();
+    _now timestamptz;
     _start text COLLATE "C" := coalesce(p_from, '');
     _free integer := coalesce(p_free, p_limit);
     _alone boolean;
@@ -79,6 +79,8 @@ DECLARE
     -- A delivery has another one in each claim.
     _token bigint := hashtextextended(gen_random_uuid()::text, 0);
 BEGIN
+    PERFORM projections._expire_deliveries_v1();
+    _now := clock_timestamp();  -- what has gone on behind these is due
     SELECT array_agg(o.endpoint_id ORDER BY o.next_at), array_agg(o.tenant ORDER BY o.next_at), sum(o.due) < 100
     INTO _longest, _longest_tenants, _all_seen
     FROM (
@@ -283,6 +285,7 @@ BEGIN
         FROM projections.webhook_endpoints AS e
         INNER JOIN unnest(_endpoints, _policies) AS p (endpoint_id, policy) ON e.endpoint_id = p.endpoint_id
         WHERE d.delivery_id = ANY (_taken) AND e.endpoint_id = d.endpoint_id
+        AND (d.expires_at IS NULL OR d.expires_at > _now)
         RETURNING d.*, e.url, e.headers, p.policy, e.gzip
     ), paid AS (
         UPDATE projections.webhook_circuits AS c

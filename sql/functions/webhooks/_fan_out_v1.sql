@@ -20,7 +20,8 @@ CREATE OR REPLACE FUNCTION projections._fan_out_v1(
     p_data text[],
     p_places integer[],
     p_for text[],
-    p_set_apart text[] DEFAULT NULL
+    p_set_apart text[] DEFAULT NULL,
+    p_expires_at timestamptz[] DEFAULT NULL
 )
 RETURNS integer
 LANGUAGE plpgsql
@@ -91,7 +92,7 @@ BEGIN
         ) AS d
     ), made AS (
         INSERT INTO projections.webhook_deliveries (
-            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at, last_code, finished_at
+            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at, last_code, finished_at, expires_at
         )
         SELECT
             k.endpoint_id, p_event_ids[k.place], p_times[k.place], p_tenants[k.place], p_topics[k.place], k.order_key,
@@ -101,7 +102,7 @@ BEGIN
                 PARTITION BY k.endpoint_id, k.order_key ORDER BY k.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             )) THEN 'waiting' ELSE 'pending' END,
             coalesce(p_not_before[k.place], clock_timestamp()), k.set_apart,
-            CASE WHEN k.set_apart IS NOT NULL THEN clock_timestamp() END
+            CASE WHEN k.set_apart IS NOT NULL THEN clock_timestamp() END, p_expires_at[k.place]
         FROM keyed AS k
         LEFT JOIN busy AS b ON k.endpoint_id = b.endpoint_id AND k.order_key = b.order_key
         ORDER BY k.place, k.endpoint_id

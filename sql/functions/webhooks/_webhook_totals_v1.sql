@@ -1,12 +1,12 @@
 -- The state of all endpoints together. Times in seconds, and of endpoints that are active: the age of the oldest delivery that has
 -- not arrived and is not dead; how long one has been due that nothing holds back; since when the one that has failed for
 -- longest fails, of those that have something to send. Of schedules: how long the tick has been due that has waited longest, and
--- how many ticks were missed and not sent.
+-- how many ticks were missed and not sent. How many deliveries have expired, ever.
 CREATE OR REPLACE FUNCTION projections._webhook_totals_v1()
 RETURNS TABLE (
     active bigint, paused bigint, disabled bigint, failing bigint, pending bigint, waiting bigint, in_flight bigint, dead bigint,
     lag double precision, overdue double precision, failing_for double precision, ticks_lag double precision,
-    ticks_skipped bigint
+    ticks_skipped bigint, expired bigint
 )
 LANGUAGE sql
 STABLE
@@ -23,10 +23,11 @@ AS $$
             SELECT greatest(extract(EPOCH FROM clock_timestamp() - min(s.next_at))::double precision, 0)
             FROM projections.webhook_schedules AS s WHERE NOT s.paused
         ), 0),
-        (SELECT coalesce(sum(s.skipped), 0)::bigint FROM projections.webhook_standstills AS s)
+        (SELECT coalesce(sum(s.skipped), 0)::bigint FROM projections.webhook_standstills AS s),
+        coalesce(sum(e.expired), 0)::bigint
     FROM (
         SELECT
-            e.state, b.pending, b.waiting, b.in_flight, b.dead, b.lag,
+            e.state, c.expired, b.pending, b.waiting, b.in_flight, b.dead, b.lag,
             CASE WHEN e.state = 'active' AND b.pending + b.waiting + b.in_flight > 0 THEN c.failing_since END AS failing_since,
             -- Not before its circuit closes, its rate lets one through, or somebody has made it active.
             CASE WHEN e.state = 'active' THEN greatest(b.due_at, CASE WHEN b.due_at IS NOT NULL

@@ -9,7 +9,7 @@ RETURNS TABLE (
     endpoint_id text, tenant text, url text, state text, reason text, pending bigint, waiting bigint, in_flight bigint, dead bigint,
     failures integer, failing_since timestamptz, blocked_until timestamptz, lag double precision,
     succeeded bigint, failed bigint, median double precision, slowest_percent double precision,
-    verified boolean
+    verified boolean, expired bigint
 )
 LANGUAGE sql
 STABLE
@@ -21,11 +21,11 @@ AS $$
     SELECT
         e.endpoint_id, e.tenant, e.url, e.state, e.reason, e.pending, e.waiting, e.in_flight, e.dead, e.failures, e.failing_since,
         nullif(e.blocked_until, '1970-01-01T00:00:00Z'), e.lag, a.succeeded, a.failed, a.percentiles[1], a.percentiles[2],
-        e.verified
+        e.verified, e.expired
     FROM (
         SELECT
             e.endpoint_id, e.tenant, e.url, e.state, e.reason, c.failures, c.failing_since, c.blocked_until,
-            b.pending, b.waiting, b.in_flight, b.dead, b.lag, coalesce(e.verified_url = e.url, FALSE) AS verified
+            b.pending, b.waiting, b.in_flight, b.dead, b.lag, coalesce(e.verified_url = e.url, FALSE) AS verified, c.expired
         FROM projections._endpoint_backlog_v1(p_tenant) AS b
         INNER JOIN projections.webhook_endpoints AS e ON b.endpoint_id = e.endpoint_id
         INNER JOIN projections.webhook_circuits AS c ON b.endpoint_id = c.endpoint_id

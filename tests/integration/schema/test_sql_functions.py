@@ -316,6 +316,7 @@ CALLS = {
     "(SELECT array_agg(delivery_id) FROM projections.webhook_deliveries), "
     "(SELECT array_agg(lease_token) FROM projections.webhook_deliveries), "
     "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
+    "_expire_deliveries_v1": "SELECT projections._expire_deliveries_v1()",
     "_reap_deliveries_v1": "SELECT projections._reap_deliveries_v1()",
     "_set_endpoint_state_v1": "SELECT projections._set_endpoint_state_v1('acme', 'ep_1', 'active', NULL)",
     "_decide_delivery_v1": "SELECT projections._decide_delivery_v1('retry', 'acme', 'ep_1', 'e1')",

@@ -55,6 +55,7 @@ export class Webhooks {
       ["Pending", number(found.pending), "number"],
       ["Waiting", number(found.waiting), "number"],
       ["Dead", number(found.dead), found.dead ? "number bad" : "number"],
+      ["Expired", number(found.expired), "number"],
       ["Lag", duration(found.lag), "number"],
       ["Decision", line.buttons],
     ]);
