@@ -38,6 +38,7 @@
 \ir tables/webhook_endpoints.sql
 \ir tables/webhook_circuits.sql
 \ir tables/webhook_secrets.sql
+\ir tables/webhook_credentials.sql
 \ir tables/webhook_deliveries.sql
 \ir tables/webhook_schedules.sql
 \ir tables/turns.sql
@@ -290,6 +291,7 @@
 \ir functions/webhooks/_set_endpoint_state_v1.sql
 \ir functions/webhooks/_remove_endpoint_v1.sql
 \ir functions/webhooks/_rotate_secret_v1.sql
+\ir functions/webhooks/_set_credential_v1.sql
 \ir functions/webhooks/_recall_answer_v1.sql
 \ir functions/webhooks/_keep_answer_v1.sql
 \ir functions/webhooks/_forget_answers_v1.sql
@@ -303,6 +305,9 @@
 \ir functions/webhooks/_judge_endpoint_v1.sql
 \ir functions/webhooks/_finish_deliveries_v1.sql
 \ir functions/webhooks/_reap_deliveries_v1.sql
+\ir functions/webhooks/_erase_sent_v1.sql
+\ir functions/webhooks/_erase_messages_v1.sql
+\ir functions/webhooks/_erase_many_messages_v1.sql
 \ir functions/webhooks/_decide_delivery_v1.sql
 \ir functions/webhooks/_decide_deliveries_v1.sql
 \ir functions/webhooks/_forget_deliveries_v1.sql

@@ -53,6 +53,8 @@ class Claimed(NamedTuple):
     """The database's time, for the signature: clocks of processes may be wrong."""
     tenant_share: float
     """What its tenant may have of what others leave: all while no other has an active endpoint."""
+    credentials: str | None = None
+    """As they are stored, by kind."""
 
     @property
     def size(self) -> int:

@@ -1,5 +1,5 @@
 """
-How the sender connects: every address is judged when its socket is made.
+How the sender connects: every address is judged when its socket is made, or its tunnel asked for.
 
 The guard sits where a socket is made for one concrete address. Nothing reaches the network past it: neither an address
 written in the URL, which no resolver sees, nor a name that means something else at its second lookup.
@@ -7,8 +7,10 @@ written in the URL, which no resolver sees, nor a name that means something else
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.egress import EgressProxy, TunnelRefusedError
 from projections.webhooks.response_reading import BoundedHandler
 
 with from_extra("webhooks"):
-    from aiohttp import TCPConnector
+    from aiohttp import ClientConnectorSSLError, TCPConnector
     from aiohttp.abc import AbstractResolver, ResolveResult
 
 if TYPE_CHECKING:
+    from aiohttp import ClientRequest, ClientTimeout
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
 
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
@@ -81,8 +86,9 @@ class Connector(TCPConnector):
     Servers say 408 before they close an idle connection: it would be taken for the answer to the next request.
     """
 
-    def __init__(self, most: int, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, most: int, rules: AddressRules, proxy: EgressProxy | None, **options: Any) -> None:
+        super().__init__(socket_factory=guarded_sockets(rules), **options)
+        self._rules, self._proxy = rules, proxy
         self._factory = partial(BoundedHandler, self._loop, most)  # type: ignore[assignment]  # one of its kind
 
     async def connect(self, *args: Any, **options: Any) -> Connection:
@@ -95,6 +101,61 @@ class Connector(TCPConnector):
             connection.close()
             dial.reused = False
 
+    async def _wrap_create_connection(
+        self,
+        *args: Any,
+        addr_infos: list[AddressInfo],
+        timeout: ClientTimeout,  # noqa: ASYNC109 - it is aiohttp's
+        req: ClientRequest,
+        **options: Any,
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """Connect to one of the addresses: through the proxy, where there is one."""
+        if self._proxy is None:
+            return await super()._wrap_create_connection(
+                *args, addr_infos=addr_infos, timeout=timeout, req=req, **options
+            )
+        handed = {name: options[name] for name in ("ssl", "server_hostname") if name in options}
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                tunnel = await self._tunnelled(self._proxy, addr_infos, timeout.sock_connect)
+                try:
+                    return await self._loop.create_connection(*args, **handed, sock=tunnel)
+                except BaseException:
+                    tunnel.close()
+                    raise
+        except ssl.SSLError as error:
+            raise ClientConnectorSSLError(req.connection_key, error) from error
+
+    async def _tunnelled(
+        self, proxy: EgressProxy, addr_infos: list[AddressInfo], patience: float | None
+    ) -> socket.socket:
+        """A tunnel to the first address that is allowed, and that there is a way to."""
+        failure: OSError = OSError(errno.EACCES, "the address is not allowed")
+        for _, _, _, _, (address, port, *_) in addr_infos:
+            try:
+                judge_address(self._rules, address, port)
+                return await proxy.tunnel(address, port, _open_socket, patience)
+            except TunnelRefusedError:
+                if (dial := _DIAL.get()) is not None:
+                    dial.refused, dial.tried = True, False
+            except TimeoutError:
+                raise
+            except OSError as error:
+                failure = error
+        raise failure
+
+
+def judge_address(rules: AddressRules, address: str, port: int) -> None:
+    """Refuse an address that the rules do not allow (OSError), and note for the attempt that dials what was found."""
+    dial = _DIAL.get()
+    host = dial.host if dial else None
+    if not rules.allows_port(port) or not rules.allows(address, host=host):
+        if dial:
+            dial.refused = True
+        raise OSError(errno.EACCES, "the address is not allowed")
+    if dial:
+        dial.tried = True
+
 
 def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socket]:
     """
@@ -105,14 +166,8 @@ def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socke
 
     def make(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, (address, port, *_) = info
+        judge_address(rules, address, port)
         dial = _DIAL.get()
-        host = dial.host if dial else None
-        if not rules.allows_port(port) or not rules.allows(address, host=host):
-            if dial:
-                dial.refused = True
-            raise OSError(errno.EACCES, "the address is not allowed")
-        if dial:
-            dial.tried = True
         try:
             return _open_socket(family, kind, protocol)
         except (OSError, MemoryError) as error:

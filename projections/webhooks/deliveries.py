@@ -12,15 +12,18 @@ from journal import Database, NotFound, Row
 from journal.limits import check_limit
 from projections.webhooks.checks import check_time
 from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.erasing import Erasing
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
-DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped", "expired"]
+DeliveryState: TypeAlias = Literal[
+    "waiting", "pending", "leased", "done", "dead", "dropped", "expired", "erased"
+]
 _Decision: TypeAlias = Literal["retry", "drop"]
 
 _COLUMNS = """
 d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
-d.next_at, d.last_code, d.created_at, d.finished_at, d.expires_at
+d.next_at, d.last_code, d.created_at, d.finished_at, d.expires_at, d.erased
 """
 _WHERE = """
 ($1::text IS NULL OR d.tenant = $1) AND ($2::text IS NULL OR d.endpoint_id = $2)
@@ -78,6 +81,8 @@ class Delivery:
     finished_at: datetime | None
     expires_at: datetime | None = None
     """Not attempted from then on."""
+    erased: bool = False
+    """Its payload was erased."""
 
     @property
     def cursor(self) -> str:
@@ -112,7 +117,7 @@ class DeliveryWithPayload(NamedTuple):
     """JSON text as it was written; None when it is no longer kept."""
 
 
-class Deliveries:
+class Deliveries(Erasing):
     """The deliveries of all tenants. Where a tenant is given, those of others are not there; None is for all."""
 
     def __init__(self, database: Database) -> None:
@@ -193,8 +198,8 @@ class Deliveries:
 
         Raises:
             NotFound: The tenant has no such delivery or endpoint.
-            NotAllowed: The delivery is on its way, has expired, its endpoint is disabled, it is behind others in an
-                order, its payload is gone, or it is in none of the states.
+            NotAllowed: The delivery is on its way, has expired or was erased, its endpoint is disabled, it is behind
+                others in an order, its payload is gone, or it is in none of the states.
         """
         return await self._decide("retry", tenant, endpoint_id, event_id, states)
 
@@ -220,7 +225,7 @@ class Deliveries:
 
         Raises:
             NotFound: The tenant has no such delivery or endpoint.
-            NotAllowed: The delivery is on its way, has arrived, has expired, or is in none of the states.
+            NotAllowed: The delivery is on its way, has arrived, has expired, was erased, or is in none of the states.
         """
         return await self._decide("drop", tenant, endpoint_id, event_id, states)
 

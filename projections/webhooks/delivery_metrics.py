@@ -16,8 +16,9 @@ from projections.monitoring.metrics import families
 from projections.webhooks.claims import Claimed
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.failure_codes import FAILURES
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import Outgoing, Sender
+from projections.webhooks.sender import Sender
 
 with from_extra("monitor"):
     from prometheus_client import Metric

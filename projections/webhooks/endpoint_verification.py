@@ -59,7 +59,8 @@ async def verify_endpoint(
     """
     one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)
     challenge = random_source.token_urlsafe(32)
-    request = request_to(one, secrets, CHALLENGE, json.dumps({"challenge": challenge}))
+    credentials = await endpoints.credentials(tenant, endpoint_id)
+    request = request_to(one, secrets, CHALLENGE, json.dumps({"challenge": challenge}), credentials)
     timeout = request.timeout if within is None else min(within, request.timeout)
     reply = await sender.send(request._replace(timeout=timeout))
     if not is_success(reply.code) or not _gives_back(challenge, reply.body):

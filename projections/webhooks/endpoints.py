@@ -14,8 +14,10 @@ from journal import Database, NotFound, Row
 from projections.interests import InvalidFilter, parse_filter
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.checks import check_tenant
+from projections.webhooks.credentials import CertificateFacts, OAuthFacts
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoint_bounds import bounds, check_bounds
+from projections.webhooks.endpoint_credentials import FACTS_COLUMN, EndpointCredentials
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.retry_policy import RetryPolicy
@@ -30,11 +32,13 @@ ENABLED: tuple[EndpointState, ...] = ("active", "paused")
 
 Ordering: TypeAlias = Literal["none", "key", "endpoint"]
 
-_COLUMNS = """
+_COLUMNS = (
+    """
 endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::text AS headers, state, reason,
 policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
-updated_at, coalesce(verified_url = url, FALSE) AS verified
-"""
+updated_at, coalesce(verified_url = url, FALSE) AS verified,"""
+    + FACTS_COLUMN
+)
 _CREATE = f"SELECT {_COLUMNS} FROM projections._create_endpoint_v1($1, $2, $3, $4, $5)"
 _CHANGE = f"SELECT {_COLUMNS} FROM projections._change_endpoint_v1($1, $2, $3, $4)"
 _SET_STATE = f"SELECT {_COLUMNS} FROM projections._set_endpoint_state_v1($1, $2, $3, $4, $5, $6)"
@@ -47,6 +51,7 @@ ORDER BY s.secret_id DESC
 """
 _STORED = "SELECT secret_id, secret FROM projections.webhook_secrets ORDER BY secret_id FOR UPDATE"
 _STORE = "UPDATE projections.webhook_secrets SET secret = $2 WHERE secret_id = $1"
+_CREDENTIALS = {"certificate", "oauth"}
 _ANSWERS = """
 SELECT tenant, key, answer FROM projections.webhook_answers
 WHERE expires_at > clock_timestamp() ORDER BY tenant, key FOR UPDATE
@@ -118,6 +123,10 @@ class Endpoint(EndpointSettings):
     updated_at: datetime
     verified: bool = False
     """Whether its URL has shown that it wants webhooks."""
+    certificate: CertificateFacts | None = None
+    """What TLS shows of the sender."""
+    oauth: OAuthFacts | None = None
+    """Who gets the access tokens that are sent along."""
 
 
 class NewEndpoint(NamedTuple):
@@ -127,7 +136,7 @@ class NewEndpoint(NamedTuple):
     secret: Secret
 
 
-class Endpoints(TenantRows[Endpoint]):
+class Endpoints(EndpointCredentials, TenantRows[Endpoint]):
     """
     The endpoints of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
 
@@ -321,7 +330,8 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Store all secrets again, with the newest key of the cipher, so that older keys can be dropped.
 
-        So are the answers that the API keeps to requests with an ``Idempotency-Key``.
+        So are client certificates, secrets of OAuth, and the answers that the API keeps to requests with an
+        ``Idempotency-Key``.
 
         Returns:
             How many secrets there are.
@@ -334,18 +344,19 @@ class Endpoints(TenantRows[Endpoint]):
             for row in rows:
                 renewed = self._cipher.encrypt(self._cipher.decrypt(row["secret"]))
                 await session.execute(_STORE, row["secret_id"], renewed)
+            credentials = await self._renew_credentials(session)
             for row in await session.fetch(_ANSWERS):
                 renewed = self._cipher.encrypt(self._cipher.decrypt(row["answer"]))
                 await session.execute(_STORE_ANSWER, row["tenant"], row["key"], renewed)
-        return len(rows)
+        return len(rows) + credentials
 
     @staticmethod
     def _read(row: Row) -> Endpoint:
         """An endpoint from its row, whose JSON is text."""
-        values = {name: row[name] for name in Endpoint.model_fields}
+        values = {name: row[name] for name in Endpoint.model_fields if name not in _CREDENTIALS}
         for name in ("filter", "headers", "policy"):
             values[name] = None if values[name] is None else json.loads(values[name])
-        return Endpoint.model_validate(values)
+        return Endpoint.model_validate(values | json.loads(row["credentials"] or "{}"))
 
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         checked = dict(settings)

@@ -28,6 +28,7 @@ FAILURES = (
     "network_error",  # anything else on the way
     "network_unreachable",
     "protocol_error",  # the answer is not HTTP, or breaks off before its end
+    "token_error",  # no access token could be had from the endpoint's token URL; nothing was sent to itself
     "timeout",  # the deadline passed: while connecting, waiting, or reading the answer to its end
     "tls_error",
     "too_large_headers",  # too many, too long, or too many interim answers

@@ -61,7 +61,7 @@ class FanOut:
             the tenant, as :func:`send` writes it. It must return the same for an event each time, and may raise: the
             event's source is parked then.
         expires_after: How long messages are good for that have no ``expires_at``, from when they were sent, or may be
-            delivered: for all, or by topics and patterns, of which the first that matches counts. By default, for ever.
+            delivered: for all, or by topics and patterns, of which the first that matches counts. By default, forever.
     """
 
     def __init__(

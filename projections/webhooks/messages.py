@@ -185,13 +185,18 @@ def message_event(
         "traceparent": traceparent or current_traceparent(),
     }
     facts |= {key: value for key, value in optional.items() if value is not None}
-    event_id = message_id
-    if isinstance(event_id, str):
-        event_id = uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{event_id}")
+    event_id = None if message_id is None else message_uuid(tenant, message_id)
     key = order_key if order_key is not None else str(event_id or uuid4())
     kind = "webhook-schedules" if of_schedule else "webhooks"
     source_id = f"{kind}/{tenant}/{crc32(key.encode()) % _SOURCES}"
     return Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
+
+
+def message_uuid(tenant: str, message_id: UUID | str) -> UUID:
+    """The event id of a message that was sent under an id of the tenant's own."""
+    if isinstance(message_id, UUID):
+        return message_id
+    return uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{message_id}")
 
 
 def _check(

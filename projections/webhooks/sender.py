@@ -1,7 +1,8 @@
 """
 How an attempt goes over the wire: one POST, one answer, within a deadline and a bounded memory.
 
-What the other side does is never an error here: it is a code. No redirects, cookies, proxies or ``.netrc``.
+What the other side does is never an error here: it is a code. No redirects, cookies, ``.netrc``, or
+proxies of the environment.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ import ssl
 import time
 from datetime import timedelta
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 from cachetools import TTLCache
 
 from journal import ProjectionsError
 from projections.extras import from_extra
+from projections.webhooks.access_tokens import AccessTokens
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.client_tls import ClientContexts
 from projections.webhooks.connector import (
     Connector,
     Dial,
     LookedUp,
     current_dial,
     dialling,
-    guarded_sockets,
 )
 from projections.webhooks.dns_lookups import LookUp, Lookups, Resolve, SystemLookup
+from projections.webhooks.egress import EgressFailedError, EgressProxy
 from projections.webhooks.failure_codes import code_of, lack_of, lacks_port
 from projections.webhooks.fair_shares import Hosts
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import FRAMING, IncomingResponse, Reply
 
 with from_extra("webhooks"):
@@ -55,33 +59,6 @@ _NOT_FROM_CALLERS = frozenset(
         *("transfer-encoding", "upgrade", "user-agent"),
     )
 )
-
-
-class Outgoing(NamedTuple):
-    """
-    One request as it is to be sent.
-
-    Args:
-        url: Where to, as :func:`~projections.webhooks.urls.checked_url` gave it.
-        headers: Names and values, the signature among them.
-        body: These bytes, as they are.
-        timeout: For all of it: lookup, connection, TLS, headers and body. What it waits for here is not of it.
-        connect_timeout: Of that, for the lookup, and for connection and TLS.
-        tenant: Whose: tenants share what there is.
-        share: What its tenant may have of the lookups, and of the places at a host, that the others leave.
-        attempt: Which one it is, 1 for the first.
-        traceparent: The span in which the event was written; it is not sent.
-    """
-
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-    timeout: timedelta = timedelta(seconds=15)
-    connect_timeout: timedelta = timedelta(seconds=5)
-    tenant: str = ""
-    share: float = 1
-    attempt: int = 1
-    traceparent: str | None = None
 
 
 class NotSentError(ProjectionsError):
@@ -124,6 +101,8 @@ class HttpSender:
         ssl_context: What to trust; None: what the system trusts.
         host_limit: The most requests to one host on their way at a time, and begun in any second, from this sender;
             None: any number.
+        proxy: All connections are tunnels of this one (CONNECT): ``http://HOST:PORT``, or
+            ``http://USER:PASSWORD@HOST:PORT``. None: they are made directly.
     """
 
     def __init__(
@@ -136,6 +115,7 @@ class HttpSender:
         keep_names: timedelta = timedelta(seconds=10),
         ssl_context: ssl.SSLContext | None = None,
         host_limit: int | None = HOST_LIMIT,
+        proxy: EgressProxy | str | None = None,
     ) -> None:
         self._rules = rules or AddressRules()
         self._keep_body = keep_body
@@ -144,6 +124,9 @@ class HttpSender:
         self._lookups = Lookups(resolve or self._system, keep_names)  # type: ignore[arg-type]
         self._hosts = Hosts(host_limit)
         self._ssl = ssl_context
+        self._contexts = ClientContexts(ssl_context)
+        self._tokens = AccessTokens(self._send_one)
+        self._proxy = EgressProxy(proxy) if isinstance(proxy, str) else proxy
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
 
     async def __aenter__(self) -> Self:
@@ -160,6 +143,11 @@ class HttpSender:
             ProjectionsError: This process has no files, memory or ports left; or others of its tenant, or to its
                 host, were before it for long.
         """
+        if outgoing.oauth is not None:
+            return await self._tokens.send(outgoing, outgoing.oauth)
+        return await self._send_one(outgoing)
+
+    async def _send_one(self, outgoing: Outgoing) -> Reply:
         host = _host(outgoing.url)
         try:
             place = await self._hosts.take(host, outgoing.tenant, outgoing.share, _PATIENCE)
@@ -190,6 +178,7 @@ class HttpSender:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        await self._tokens.aclose()
         sessions, self._sessions = self._sessions, None
         for session in sessions or ():
             await session.close()
@@ -209,15 +198,16 @@ class HttpSender:
 
     async def _answered(self, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:
         keeping, closing = self._open_sessions()
+        context = await self._contexts.of(outgoing.certificate)
         session = keeping if self._keeps(url.origin()) else closing
         try:
-            return await _post(session, url, outgoing)
+            return await _post(session, url, outgoing, context)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             dial = current_dial()
             if dial is None or not dial.reused:
                 raise
             dial.reused = False
-            return await _post(closing, url, outgoing)
+            return await _post(closing, url, outgoing, context)
 
     def _keeps(self, origin: URL) -> bool:
         """Whether connections to an origin are kept open: to as many as there is room for."""
@@ -241,11 +231,12 @@ class HttpSender:
         tracing.on_connection_reuseconn.append(_reused)
         connector = Connector(
             2 * self._keep_body + FRAMING,
+            self._rules,
+            self._proxy,
             limit=0,  # an attempt that waits here would be charged to its endpoint
             resolver=LookedUp(),
             use_dns_cache=False,
             ssl=self._ssl or True,
-            socket_factory=guarded_sockets(self._rules),
             **options,
         )
         return aiohttp.ClientSession(
@@ -260,7 +251,9 @@ class HttpSender:
         )
 
 
-async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:
+async def _post(
+    session: aiohttp.ClientSession, url: URL, outgoing: Outgoing, context: ssl.SSLContext | None
+) -> aiohttp.ClientResponse:
     body = outgoing.body
     return await session.post(
         url,
@@ -268,6 +261,7 @@ async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) ->
         # Bytes are written at once, a file in pieces: large ones would hold up the loop.
         data=io.BytesIO(body) if len(body) > _LARGE else body,
         allow_redirects=False,
+        ssl=context or True,  # of its session, unless it is another one
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=outgoing.connect_timeout.total_seconds()),
         skip_auto_headers=("Content-Type",),
     )
@@ -297,6 +291,8 @@ async def _reused(*_: object) -> None:
 
 
 def _raise_what_is_ours(error: Exception, dial: Dial) -> None:
+    if isinstance(error, EgressFailedError):
+        raise NotSentError(str(error), _LATER, everywhere=True) from None
     if lacks_port(error, dial):
         raise NotSentError(f"no port is left here for connections to {dial.host}", _LATER) from None
     if (reason := lack_of(error, dial)) is not None:

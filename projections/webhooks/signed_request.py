@@ -9,9 +9,10 @@ from gzip import compress
 from uuid import uuid4
 
 from projections.webhooks.claims import Claimed
+from projections.webhooks.credentials import NO_CREDENTIALS, Credentials, credentials_of
 from projections.webhooks.encryption import Cipher
 from projections.webhooks.endpoints import Endpoint
-from projections.webhooks.sender import Outgoing
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.signing import (
     ID_HEADER,
     SIGNATURE_HEADER,
@@ -24,6 +25,7 @@ from projections.webhooks.signing import (
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
     """The request of an attempt: its body, signed with all secrets of the endpoint, which this cipher has kept."""
+    credentials = credentials_of(claimed.credentials, cipher)
     request = signed_request(
         claimed.url,
         claimed.event_id,
@@ -36,8 +38,9 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
         tenant=claimed.tenant,
     )
     return request._replace(
-        share=claimed.tenant_share, attempt=claimed.attempt, traceparent=_traceparent(claimed.metadata)
-    )
+        share=claimed.tenant_share, attempt=claimed.attempt, traceparent=_traceparent(claimed.metadata),
+        certificate=credentials.certificate, oauth=credentials.oauth,
+    )  # fmt: skip
 
 
 def _traceparent(labels: str | None) -> str | None:
@@ -47,13 +50,20 @@ def _traceparent(labels: str | None) -> str | None:
     return found
 
 
-def request_to(endpoint: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:
+def request_to(
+    endpoint: Endpoint,
+    secrets: Sequence[Secret],
+    topic: str,
+    data: str,
+    credentials: Credentials = NO_CREDENTIALS,
+) -> Outgoing:
     """A request to an endpoint that is not a delivery: of this moment, with an id of its own."""
     now = datetime.now(UTC)
-    return signed_request(
+    request = signed_request(
         endpoint.url, str(uuid4()), body_of(topic, now, data), secrets, at=now, headers=endpoint.headers,
         timeout=endpoint.policy.timeout, gzip=endpoint.gzip, tenant=endpoint.tenant,
     )  # fmt: skip
+    return request._replace(certificate=credentials.certificate, oauth=credentials.oauth)
 
 
 def signed_request(

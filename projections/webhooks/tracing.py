@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 
 from projections.extras import from_extra
 from projections.monitoring.tracing import FIELDS, PROPAGATOR, SYSTEM
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import is_success
-from projections.webhooks.sender import Outgoing, Sender
+from projections.webhooks.sender import Sender
 
 with from_extra("otel"):
     from opentelemetry import trace

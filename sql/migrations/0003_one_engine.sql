@@ -152,10 +152,15 @@ ALTER TABLE projections.webhook_deliveries DROP CONSTRAINT state_is_known;
 UPDATE projections.webhook_deliveries SET state = 'dropped' WHERE state = 'discarded';
 ALTER TABLE projections.webhook_deliveries
 ADD COLUMN expires_at timestamptz,
-ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired'));
+ADD COLUMN erased boolean NOT NULL DEFAULT FALSE,
+ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired', 'erased'));
 CREATE INDEX webhook_deliveries_expiry_idx ON projections.webhook_deliveries (expires_at)
 WHERE expires_at IS NOT NULL AND state IN ('waiting', 'pending', 'dead');
 ALTER TABLE projections.webhook_circuits ADD COLUMN expired bigint NOT NULL DEFAULT 0;
+ALTER TABLE projections.webhook_events
+ALTER COLUMN data DROP NOT NULL,
+ADD COLUMN order_key text COLLATE "C",
+ADD COLUMN erased_at timestamptz;
 -- Filters without operators mean containment, as jsonb has it. Those of before looked into lists, too: $any does.
 CREATE FUNCTION projections.filter_written(p_condition jsonb)
 RETURNS jsonb
@@ -375,4 +380,14 @@ CREATE TABLE projections.read_models (
     table_name text NOT NULL,
     statement text NOT NULL,
     PRIMARY KEY (projection_id, version, name)
+);
+-- Endpoints may ask for a client certificate, or for access tokens.
+CREATE TABLE projections.webhook_credentials (
+    endpoint_id text COLLATE "C" NOT NULL REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
+    kind text COLLATE "C" NOT NULL,
+    facts json NOT NULL,
+    secret text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT kind_is_known CHECK (kind IN ('certificate', 'oauth')),
+    PRIMARY KEY (endpoint_id, kind)
 );

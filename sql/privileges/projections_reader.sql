@@ -24,6 +24,7 @@ BEGIN
         endpoint_id, tenant, url, description, topics, filter, state, reason, policy, max_in_flight, rate_limit, ordering, on_dead,
         when_disabled, gzip, version, created_at, updated_at, verified_url
     ) ON projections.webhook_endpoints TO projections_reader;
+    GRANT SELECT (endpoint_id, kind, facts, created_at) ON projections.webhook_credentials TO projections_reader;
     GRANT SELECT ON
         projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.turns,
         projections.webhook_forgotten, projections.webhook_standstills

@@ -11,7 +11,7 @@ BEGIN
         projections.parked_sources, projections.range_changes, projections.read_models, projections.journal_watermarks, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_history, projections.directed_events, projections.unanswered, projections.unasked,
-        projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
+        projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_credentials, projections.webhook_deliveries,
         projections.webhook_schedules, projections.turns, projections.webhook_standstills, projections.webhook_answers,
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
     TO projections_worker;

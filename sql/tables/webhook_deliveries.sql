@@ -25,8 +25,10 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     data text,
     -- Not attempted from then on; NULL: whenever it is.
     expires_at timestamptz,
+    -- Somebody has erased its payload.
+    erased boolean NOT NULL DEFAULT FALSE,
     UNIQUE (endpoint_id, event_id),
-    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired'))
+    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped', 'expired', 'erased'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 DO $$
 BEGIN

@@ -8,7 +8,11 @@ CREATE TABLE IF NOT EXISTS projections.webhook_events (
     endpoint_ids text[] COLLATE "C" NOT NULL,
     metadata jsonb NOT NULL,
     -- text, not jsonb: it stays as it was written, key order and numbers included.
-    data text NOT NULL,
+    -- NULL: it was erased.
+    data text,
+    -- What it was in order with, if that is not its id.
+    order_key text COLLATE "C",
+    erased_at timestamptz,
     PRIMARY KEY (event_time, event_id)
 ) PARTITION BY RANGE (event_time);
 

@@ -14,8 +14,9 @@ from projections import Backoff, RunSettings, run
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.fan_out import FanOut
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import HttpSender, Outgoing
+from projections.webhooks.sender import HttpSender
 from projections.webhooks.settings import DeliverySettings
 from tests.chaos.worker import LEASE
 

@@ -12,6 +12,7 @@ from projections.http.security_headers import StrictHeaders
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.calls import ApiCalls
+from projections.webhooks.api.credential_operations import credential_operations
 from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
 from projections.webhooks.api.json_text import write_json
@@ -25,6 +26,7 @@ from projections.webhooks.api.requests import read_call
 from projections.webhooks.api.schedule_operations import schedule_operations
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.api.topic_operations import topic_operations
+from projections.webhooks.egress import EgressProxy
 from projections.webhooks.encryption import Cipher
 from projections.webhooks.topics import Topic
 
@@ -39,6 +41,7 @@ with from_extra("webhooks"):
 OPERATIONS: Sequence[Operation] = (
     *endpoint_operations,
     *topic_operations,
+    *credential_operations,
     *message_operations,
     *schedule_operations,
     *delivery_operations,
@@ -62,6 +65,7 @@ def webhooks_app(
     allow_http: bool = False,
     topics: Collection[str | Topic] | None = None,
     settings: ApiSettings | None = None,
+    proxy: EgressProxy | str | None = None,
 ) -> Starlette:
     """
     The API: endpoints, messages, schedules, deliveries, dead letters, the delivery log and its metrics.
@@ -78,9 +82,13 @@ def webhooks_app(
         topics: Those that there are, by name or as :class:`Topic` with its schema and examples: an endpoint that asks
             for another one is refused. None: whatever one asks for.
         settings: Limits of sizes, times and tenants; None: the defaults.
+        proxy: Challenges go through it, as for :class:`~projections.webhooks.HttpSender`; None: that of
+            ``PROJECTIONS_WEBHOOK_PROXY``, or else directly.
     """
     settings = settings or ApiSettings()
-    calls = ApiCalls(database, settings, cipher=cipher, rules=rules, allow_http=allow_http, topics=topics)
+    calls = ApiCalls(
+        database, settings, cipher=cipher, rules=rules, allow_http=allow_http, topics=topics, proxy=proxy
+    )
     app = Starlette(
         routes=[*_routes(calls, auth), Route("/openapi.json", _openapi), Route("/", _index)],
         middleware=[Middleware(StrictHeaders), Middleware(RequestGuard, settings=settings)],

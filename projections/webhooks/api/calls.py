@@ -12,6 +12,7 @@ from projections.webhooks.api.operations import Call, Operation, Services
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.api.tenant_limits import TenantLimits
 from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.egress import EgressProxy, proxy_from_environment
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
@@ -30,6 +31,7 @@ class ApiCalls:
         rules: Which addresses endpoints may be at; None: public ones.
         allow_http: Let endpoints without TLS through, too.
         topics: Those that there are; None: whatever one asks for.
+        proxy: Challenges go through it; None: that of ``PROJECTIONS_WEBHOOK_PROXY``, or else directly.
     """
 
     def __init__(
@@ -41,16 +43,18 @@ class ApiCalls:
         rules: AddressRules | None,
         allow_http: bool,
         topics: Collection[str | Topic] | None,
+        proxy: EgressProxy | str | None = None,
     ) -> None:
         limited = LimitedDatabase(database, settings.statement_timeout)
         kept, reached = cipher or PlainCipher(), rules or AddressRules()
+        way_out = EgressProxy(proxy) if isinstance(proxy, str) else proxy or proxy_from_environment()
         allowances = TenantLimits(settings.tenant_rate, settings.challenge_pause, limited)
 
         def services(database: Database) -> Services:
             endpoints = Endpoints(database, kept, reached, allow_http=allow_http, topics=topics)
             return Services(
                 database, endpoints, Schedules(database), Deliveries(database), PostgresLog(database), settings,
-                allowances, reached, tuple(topics or ()),
+                allowances, reached, way_out, tuple(topics or ()),
             )  # fmt: skip
 
         self.services = services(limited)

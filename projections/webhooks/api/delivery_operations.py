@@ -101,7 +101,7 @@ class DeliveriesQuery(DeadLettersQuery):
     """A page of deliveries."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    states: Annotated[tuple[DeliveryState, ...], Field(max_length=7)] = ()
+    states: Annotated[tuple[DeliveryState, ...], Field(max_length=8)] = ()
 
 
 class WhichDeadLetters(Which, Body):
@@ -160,7 +160,7 @@ async def retry_dead_letters(call: Call[Query, WhichDeadLetters]) -> Retried:
 @delivery_operations.add("POST", "/v1/dead-letters/drop", status=202, problems=(400,))
 async def drop_dead_letters(call: Call[Query, WhichDeadLetters]) -> Dropped:
     """Drop many dead letters: they are not tried again, and what waits for them in an order goes on."""
-    dropped, complete = await _in_time(
+    dropped, complete = await in_time(
         call, call.services.deliveries.drop_many(call.body.among(call.tenant, ("dead",)))
     )
     return Dropped(dropped=dropped, complete=complete)
@@ -188,13 +188,13 @@ def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:
 
 
 async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -> Retried:
-    retried, complete = await _in_time(
+    retried, complete = await in_time(
         call, call.services.deliveries.retry_many(call.body.among(call.tenant, states))
     )
     return Retried(retried=retried, complete=complete)
 
 
-async def _in_time(call: Call[Query, Any], steps: AsyncIterator[int]) -> tuple[int, bool]:
+async def in_time(call: Call[Any, Any], steps: AsyncIterator[int]) -> tuple[int, bool]:
     """How many steps have changed in the time that a request has, and whether that is all there are."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + call.services.settings.bulk_time.total_seconds()

@@ -302,7 +302,7 @@ async def verify_endpoint(call: Call[Query, NoBody]) -> Verification:
         return Verification(endpoint_id=endpoint.endpoint_id, verified=True, code=None)
     services.allowances.challenge(call.caller.tenant)
     try:
-        async with HttpSender(services.rules) as sender:
+        async with HttpSender(services.rules, proxy=services.proxy) as sender:
             verified, reply = await endpoint_verification.verify_endpoint(
                 services.database, services.endpoints, sender, endpoint.tenant, endpoint.endpoint_id,
                 within=services.settings.challenge_timeout,

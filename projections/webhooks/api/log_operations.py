@@ -48,7 +48,9 @@ class EventView(View):
     eligible_for_retry: bool
     metadata: dict[str, str]
     data: Json = None
-    """Where it was asked for: byte by byte as it was sent."""
+    """Where it was asked for: byte by byte as it was sent; left out once it was erased."""
+    erased_at: datetime | None = None
+    """When its data were erased."""
 
 
 class AttemptView(View):
@@ -243,7 +245,7 @@ async def _endpoints(call: Call[Any, NoBody], endpoint_ids: set[str]) -> dict[st
 def _event_view(event: LoggedEvent, *, data: bool) -> EventView:
     facts = asdict(event) | {"metadata": {str(key): str(value) for key, value in event.metadata.items()}}
     del facts["data"]
-    return EventView(**facts, **({"data": kept(event.data)} if data else {}))
+    return EventView(**facts, **({"data": kept(event.data)} if data and event.data is not None else {}))
 
 
 def _attempt_view(

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from projections.trace_parent import is_traceparent
-from projections.webhooks.api.operations import Body, Call, Operations, Query, Tenant, Time, View, Word
+from projections.webhooks.api.delivery_operations import in_time
+from projections.webhooks.api.operations import (
+    Body,
+    Call,
+    NoBody,
+    Operations,
+    Query,
+    Tenant,
+    Time,
+    View,
+    Word,
+    Words,
+)
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.messages import send
 from projections.webhooks.tenant_rows import Json
@@ -86,6 +98,55 @@ async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
             _IS_NEW, sent.source_id, sent.seq_nr, sent.db_timestamp
         )
     return SentMessage(event_id=str(sent.event_id), duplicate=duplicate)
+
+
+class WhichMessages(Body):
+    """Which messages to erase: those that fit all that is given, one thing at least."""
+
+    tenant: Tenant | None = None
+    """Whose, for administrators."""
+    order_key: Word | None = None
+    """With this key of an order; of events, of this source."""
+    topics: Words | None = None
+    since: Time | None = None
+    """From then on."""
+    until: Time | None = None
+    """Before then."""
+
+
+class ErasedMessages(View):
+    """How many were erased."""
+
+    messages: int
+    complete: bool
+    """False: there may be more; ask again."""
+
+
+@message_operations.add("POST", "/v1/messages/{event_id}/erase", status=204, problems=(404,))
+async def erase_message(call: Call[Query, NoBody]) -> None:
+    """
+    Erase what a message says, and what endpoints answered to it. Its record stays.
+
+    What is not delivered of it is erased, and cannot be tried again. A request on its way may still arrive.
+    """
+    await call.services.deliveries.erase(call.tenant, call.place["event_id"])
+
+
+@message_operations.add("POST", "/v1/messages/erase", status=202, problems=(400,))
+async def erase_messages(call: Call[Query, WhichMessages]) -> ErasedMessages:
+    """Erase what many messages say that were for endpoints, and what these answered. Their records stay."""
+    body = call.body
+    if all(one is None for one in (body.order_key, body.topics, body.since, body.until)):
+        raise Problem(422, "invalid_query", "say which messages: order_key, topics, since or until")
+    steps = call.services.deliveries.erase_many(
+        call.owner(body.tenant),
+        order_key=body.order_key,
+        topics=body.topics,
+        since=body.since,
+        until=body.until,
+    )
+    messages, complete = await in_time(call, (found.messages async for found in steps))
+    return ErasedMessages(messages=messages, complete=complete)
 
 
 _OPTIONS = ("order_key", "not_before", "expires_at", "endpoint_id", "eligible_for_retry", "metadata")

@@ -22,6 +22,7 @@ from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.api.tenant_limits import TenantLimits
 from projections.webhooks.checks import LONGEST_TENANT
 from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.egress import EgressProxy
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
@@ -118,6 +119,7 @@ class Services:
     settings: ApiSettings
     allowances: TenantLimits
     rules: AddressRules
+    proxy: EgressProxy | None
     topics: tuple[str | Topic, ...]
     """Those that there are; none: whatever one asks for."""
 

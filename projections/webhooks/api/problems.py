@@ -81,6 +81,7 @@ _STATUSES = {
     "outdated_version": 412,
     "unknown_delivery": 404,
     "unknown_endpoint": 404,
+    "unknown_message": 404,
     "unknown_schedule": 404,
     "wrong_state": 409,
 }

@@ -14,6 +14,9 @@ _COMMANDS = {
         f"{_HERE}.endpoints:endpoints", "List, add, change, pause, test and remove where webhooks go."
     ),
     "send": LazyCommand(f"{_HERE}.sending:send", "Send a message to the endpoints of a tenant."),
+    "erase": LazyCommand(
+        f"{_HERE}.erasing:erase", "Erase what messages say; that they were sent stays on record."
+    ),
     "deliver": LazyCommand(f"{_HERE}.delivering:deliver", "Deliver, together with all processes that do."),
     "deliveries": LazyCommand(f"{_HERE}.deliveries:deliveries", "List, show, retry and drop deliveries."),
     "dead": LazyCommand(f"{_HERE}.deliveries:dead", "List, show, retry and drop dead letters."),

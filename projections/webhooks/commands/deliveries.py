@@ -109,8 +109,8 @@ def deliveries() -> None:
       projections webhooks deliveries drop --state dead --topic flight.delayed
 
     A delivery is pending, until it is due; leased, while it is on its way; waiting, for those before it in an order;
-    done; dead, when its attempts are used up; dropped, by somebody; or expired, when it was not delivered in its time.
-    Without a command, `list` is run.
+    done; dead, when its attempts are used up; dropped, by somebody; expired, when it was not delivered in its time; or
+    erased, when somebody has erased its message. Without a command, `list` is run.
     """  # noqa: D301 - click reads the escape
 
 
@@ -150,7 +150,8 @@ async def retry(
 
     Each goes with the `webhook-id` that it had, by which a receiver can tell. One that is named is tried instead of
     when it was due, and an endpoint that is held back is asked at once. Of many, those are passed over whose endpoint
-    is disabled, that have expired, or whose payload the log no longer has; ended early, the rest stays as it is.
+    is disabled, that have expired or were erased, or whose payload the log no longer has; ended early, the rest stays
+    as it is.
     """  # noqa: D301 - click reads the escape
     if endpoint is None and set(states) != {"dead"}:  # which `dead retry` does not ask about either
         confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
@@ -372,5 +373,5 @@ def _facts(one: Delivery, data: str | None) -> dict[str, object]:
         "event at": at(one.event_time),
         "expires": at(one.expires_at),
         "ended": at(one.finished_at),
-        "payload": "no longer kept" if data is None else data,
+        "payload": "erased" if one.erased else "no longer kept" if data is None else data,
     }

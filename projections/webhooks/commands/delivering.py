@@ -39,6 +39,7 @@ from projections.webhooks.addresses import AddressRules
 from projections.webhooks.commands.options import Addresses
 from projections.webhooks.deliverer import deliver as deliver_webhooks
 from projections.webhooks.delivery_observer import AttemptLog, CombinedDeliveryObserver, DeliveryObserver
+from projections.webhooks.egress import proxy_from_environment
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.expiry import Expiry
@@ -98,7 +99,7 @@ class _Options:
         tuple[tuple[str, timedelta], ...],
         Opt(
             "How long messages of send are good for that do not say it, by topic or pattern; the first that matches "
-            "counts; may be repeated. Default: for ever.",
+            "counts; may be repeated. Default: forever.",
             callback=_expiries, metavar="[TOPIC=]DURATION",
         ),
     ] = ()  # fmt: skip
@@ -175,7 +176,8 @@ def deliver(
       projections webhooks deliver --allow-address 127.0.0.0/8      to a receiver on this machine
 
     Only public addresses are reached, whatever endpoints say, and those of --allow-address. Secrets are read with
-    the key in PROJECTIONS_WEBHOOK_KEYS, where there is one. Logs go to stderr.
+    the key in PROJECTIONS_WEBHOOK_KEYS, where there is one. Where PROJECTIONS_WEBHOOK_PROXY names a proxy,
+    http://USER:PASSWORD@HOST:PORT, all requests go through it (CONNECT). Logs go to stderr.
 
     SIGINT or SIGTERM stops: requests on their way are waited for, and what takes longer is given back. A second one
     ends the process at once; what it had on its way is sent again when its lease is over, with the same `webhook-id`.
@@ -205,7 +207,7 @@ def deliver(
 async def _run(dsn: str, process: _Process) -> int:
     stop, cipher, options = asyncio.Event(), cipher_from_environment(), process.options
     settings = options.settings
-    http = HttpSender(process.rules, host_limit=options.host_limit)
+    http = HttpSender(process.rules, host_limit=options.host_limit, proxy=proxy_from_environment())
     async with connect(dsn, options.connections) as database, http as sender:
         async with database.session() as session:
             await check_version(session)

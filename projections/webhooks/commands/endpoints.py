@@ -28,6 +28,7 @@ from projections.terminal.output import (
     shortened,
     values_of,
 )
+from projections.webhooks.commands.credentials import certificate, oauth
 from projections.webhooks.commands.endpoint_settings import Settings
 from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
 from projections.webhooks.commands.testing import test, verify
@@ -255,6 +256,8 @@ async def rotate_secret(
     return _with_secret(values, f"endpoint {whole} signs with a new secret", secret)
 
 
+endpoints.add_command(certificate)
+endpoints.add_command(oauth)
 endpoints.add_command(test)
 endpoints.add_command(verify)
 
@@ -301,7 +304,10 @@ def _values(one: Endpoint) -> dict[str, object]:
 
 
 def _url(one: Endpoint) -> str:
-    return f"{one.url} (verified)" if one.verified else one.url
+    notes = ["verified"] if one.verified else []
+    if one.certificate is not None and one.certificate.expired:
+        notes.append("certificate expired")
+    return f"{one.url} ({', '.join(notes)})" if notes else one.url
 
 
 _COLUMNS: Columns = {
@@ -334,10 +340,19 @@ def _facts(one: Endpoint, secrets: str) -> dict[str, object]:
         else f"{one.ordering}, a dead letter: {one.on_dead}",
         "when disabled": f"{one.when_disabled} events",
         "gzip": "yes" if one.gzip else "no",
+        "certificate": _certificate(one),
+        "oauth": None if one.oauth is None else f"{one.oauth.client_id}, tokens of {one.oauth.token_url}",
         "secrets": secrets,
         "created": at(one.created_at),
         "changed": f"{at(one.updated_at)} (version {one.version})",
     }
+
+
+def _certificate(one: Endpoint) -> str | None:
+    if one.certificate is None:
+        return None
+    until = at(one.certificate.not_after)
+    return f"{one.certificate.subject}, {'EXPIRED' if one.certificate.expired else 'good until'} {until}"
 
 
 def _retries(policy: RetryPolicy) -> str:

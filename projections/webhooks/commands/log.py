@@ -29,6 +29,7 @@ from projections.webhooks.log import (
     AttemptsRequest,
     EventsRequest,
     LoggedAttempt,
+    LoggedEvent,
     LogPage,
     PostgresLog,
 )
@@ -129,7 +130,7 @@ async def show_attempt(database: Database, /, attempt_id: Annotated[str, Arg("AT
         "endpoint": one.endpoint_id,
         "ended": f"{one.status}, {one.code}",
         "took": _took(one),
-        "payload": "no longer kept" if found.event is None else found.event.data,
+        "payload": "no longer kept" if found.event is None else payload_of(found.event),
         "answer": one.response or None,
     }
     return facts({**attempt_values(one), "event": found.event}, known)
@@ -174,9 +175,14 @@ async def show_event(database: Database, /, event_id: Annotated[str, Arg("EVENT"
         "endpoints": ", ".join(one.endpoint_ids),
         "labels": json.dumps(dict(one.metadata), ensure_ascii=False) if one.metadata else None,
         "tried again": "when it fails" if one.eligible_for_retry else "never",
-        "payload": one.data,
+        "payload": payload_of(one),
     }
     return facts(values_of(one), known)
+
+
+def payload_of(one: LoggedEvent) -> str | None:
+    """A payload, or since when there is none."""
+    return one.data if one.erased_at is None else f"erased at {at(one.erased_at)}"
 
 
 def attempt_values(one: LoggedAttempt) -> dict[str, object]:
@@ -197,5 +203,5 @@ ATTEMPT_COLUMNS: Columns = {
 """Of a table of attempts."""
 _EVENT_COLUMNS: Columns = {
     "at": "time", "event": "event_id", "tenant": "tenant", "topic": "topic",
-    "endpoints": lambda one: len(one.endpoint_ids), "payload": lambda one: shortened(one.data),
+    "endpoints": lambda one: len(one.endpoint_ids), "payload": lambda one: shortened(payload_of(one)),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import Pgbouncer, TokenFile
 from projections.webhooks.commands.options import Addresses
+from projections.webhooks.egress import proxy_from_environment
 from projections.webhooks.encryption import cipher_from_environment
 
 _OPEN_PATHS = frozenset({"/", "/openapi.json"})
@@ -51,7 +52,8 @@ def serve(
     application/json` then, with a body or without one, which no page of another site can send. Anywhere else it needs
     a token, sent as `Authorization: Bearer TOKEN`, of 16 characters or more. It does not encrypt: put a proxy with TLS
     before it. It sends challenges to URLs that are to be verified; all else is sent by `projections webhooks deliver`,
-    with the same addresses allowed, and the same key in PROJECTIONS_WEBHOOK_KEYS.
+    with the same addresses allowed, and the same key in PROJECTIONS_WEBHOOK_KEYS. Where PROJECTIONS_WEBHOOK_PROXY names
+    a proxy, challenges go through it.
 
     \b
     Exit codes
@@ -80,6 +82,7 @@ def serve(
             cipher=cipher_from_environment(),
             rules=addresses.rules,
             allow_http=allow_http,
+            proxy=proxy_from_environment(),
         )
         # Without a token of its own the server lets none but this machine's users in.
         return serving(address, app, None if address.loopback else token, open_paths=_OPEN_PATHS)

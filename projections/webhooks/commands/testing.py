@@ -11,6 +11,7 @@ from projections.terminal.commands import Opt, derived
 from projections.terminal.options import text_of
 from projections.terminal.output import Answer, picked, seconds, shortened
 from projections.webhooks.commands.options import Addresses, EndpointId, whole_endpoint_id
+from projections.webhooks.egress import proxy_from_environment
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoint_verification import verify_endpoint
 from projections.webhooks.endpoints import Endpoints
@@ -46,8 +47,9 @@ async def test(
     endpoints, body = Endpoints(database, cipher_from_environment()), text_of(data)
     one = await endpoints.get(None, await whole_endpoint_id(database, endpoint_id))
     secrets = await endpoints.secrets(None, one.endpoint_id)
-    async with HttpSender(addresses.rules) as sender:
-        reply = await sender.send(request_to(one, secrets, topic, body))
+    credentials = await endpoints.credentials(None, one.endpoint_id)
+    async with HttpSender(addresses.rules, proxy=proxy_from_environment()) as sender:
+        reply = await sender.send(request_to(one, secrets, topic, body, credentials))
     success = is_success(reply.code)
     said = f": {shortened(reply.body)}" if reply.body.strip() else ""
     lines = [f"{reply.code} in {seconds(reply.took.total_seconds())}{said}"]
@@ -75,7 +77,7 @@ async def verify(database: Database, /, endpoint_id: EndpointId, *, addresses: A
         Endpoints(database, cipher_from_environment()),
         await whole_endpoint_id(database, endpoint_id),
     )
-    async with HttpSender(addresses.rules) as sender:
+    async with HttpSender(addresses.rules, proxy=proxy_from_environment()) as sender:
         verified, reply = await verify_endpoint(database, endpoints, sender, None, whole)
     text = "verified" if verified else "not verified: the challenge did not come back"
     values = {"verified": verified, "code": reply.code}

@@ -220,6 +220,7 @@ def _event(row: Row) -> LoggedEvent:
         eligible_for_retry=row["eligible_for_retry"],
         metadata=json.loads(row["metadata"]),
         data=row["data"],
+        erased_at=None if row["erased_at"] is None else row["erased_at"].astimezone(UTC),
     )
 
 

@@ -28,8 +28,10 @@ class LoggedEvent:
     """The endpoints that it was for."""
     eligible_for_retry: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
-    data: str = "{}"
-    """JSON as it was written."""
+    data: str | None = "{}"
+    """JSON as it was written; None where it was erased."""
+    erased_at: datetime | None = None
+    """When its payload was erased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ CREATE OR REPLACE FUNCTION projections._claim_deliveries_v1(
 RETURNS TABLE (
     delivery_id bigint, lease_token bigint, endpoint_id text, event_id text, event_time timestamptz, tenant text, topic text,
     attempt integer, manual boolean, eligible_for_retry boolean, url text, headers text, policy text, gzip boolean,
-    secrets text[], metadata text, data text, created_at timestamptz, claimed_at timestamptz, tenant_share double precision
+    secrets text[], metadata text, data text, created_at timestamptz, claimed_at timestamptz, tenant_share double precision,
+    credentials text
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -305,7 +306,11 @@ BEGIN
             SELECT s.secret FROM projections.webhook_secrets AS s
             WHERE s.endpoint_id = l.endpoint_id AND (s.expires_at IS NULL OR s.expires_at > _now) ORDER BY s.secret_id DESC
         ),
-        v.metadata::text, coalesce(l.data, v.data), l.created_at, _now, _share
+        v.metadata::text, coalesce(l.data, v.data), l.created_at, _now, _share,
+        (
+            SELECT json_object_agg(c.kind, json_build_object('facts', c.facts, 'secret', c.secret))::text
+            FROM projections.webhook_credentials AS c WHERE c.endpoint_id = l.endpoint_id
+        )
     FROM leased AS l
     LEFT JOIN projections.webhook_events AS v ON l.event_time = v.event_time AND l.event_id = v.event_id;
 END;

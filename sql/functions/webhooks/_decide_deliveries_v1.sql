@@ -1,5 +1,5 @@
--- Decides about many deliveries: 'retry' has those in one of p_states that fit tried again, in their order; what cannot be,
--- because it has expired, its endpoint is disabled or its payload gone, is passed over. 'drop' is for dead letters alone: they are not tried
+-- Decides about many deliveries: 'retry' has those in one of p_states that fit tried again, in their order; what cannot be, because
+-- it has expired, its endpoint is disabled or its payload gone, is passed over. 'drop' is for dead letters alone: they are not tried
 -- again, and what waits for them in an order goes on. Looks at p_limit deliveries after p_after at most, so that each call is
 -- short: go on with the last one looked at until that is NULL. A tenant, endpoint or time of NULL is any.
 --
@@ -50,7 +50,7 @@ BEGIN
         AND (d.expires_at IS NULL OR d.expires_at > clock_timestamp())
         AND (d.data IS NOT NULL OR (
             SELECT v.event_id FROM projections.webhook_events AS v
-            WHERE v.event_time = d.event_time AND v.event_id = d.event_id LIMIT 1
+            WHERE v.event_time = d.event_time AND v.event_id = d.event_id AND v.data IS NOT NULL LIMIT 1
         ) IS NOT NULL);
         GET DIAGNOSTICS changed = ROW_COUNT;
     END IF;

@@ -3,8 +3,8 @@
 -- an order goes on. A tenant of NULL is any, and so are states: others are refused.
 --
 -- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, and PJ094 when it is in another state; when it is to
--- be tried again, and its expiry has passed, its endpoint is disabled, it is behind others in an order, or its payload is gone; when
--- it is to be dropped, and has arrived or expired. PJ096: there is no such decision.
+-- be tried again, and it was erased, its expiry has passed, its endpoint is disabled, it is behind others in an order, or its
+-- payload is gone; when it is to be dropped, and has arrived, has expired or was erased. PJ096: there is no such decision.
 CREATE OR REPLACE FUNCTION projections._decide_delivery_v1(
     p_decision text, p_tenant text, p_endpoint_id text, p_event_id text, p_states text[] DEFAULT NULL
 )
@@ -34,8 +34,9 @@ BEGIN
     IF p_decision = 'drop' THEN
         IF _delivery.state = 'done' THEN
             RAISE EXCEPTION 'event % has arrived at endpoint %', _event, _endpoint USING ERRCODE = 'PJ094';
-        ELSIF _delivery.state = 'expired' THEN
-            RAISE EXCEPTION 'event % has expired for endpoint %: it is not tried again', _event, _endpoint USING ERRCODE = 'PJ094';
+        ELSIF _delivery.state IN ('expired', 'erased') THEN
+            RAISE EXCEPTION 'event % is % for endpoint %: it is not tried again', _event, _delivery.state, _endpoint
+            USING ERRCODE = 'PJ094';
         END IF;
         UPDATE projections.webhook_deliveries AS d
         SET state = 'dropped', manual = FALSE, finished_at = clock_timestamp(), data = NULL
@@ -46,6 +47,8 @@ BEGIN
         RAISE EXCEPTION 'a delivery is to retry or to drop, not to %', coalesce(p_decision, 'NULL') USING ERRCODE = 'PJ096';
     END IF;
     _refusal := CASE
+        WHEN _delivery.erased
+            THEN format('the payload of event %s was erased: nothing is left to send', _event)
         WHEN _delivery.expires_at <= clock_timestamp()
             THEN format('event %s expired at %s: send it as a new message', _event, to_json(_delivery.expires_at) #>> '{}')
         WHEN (SELECT e.state FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id) = 'disabled'
@@ -54,7 +57,7 @@ BEGIN
             THEN format('event %s waits for those before it, in the order that endpoint %s asks for', _event, _endpoint)
         WHEN _delivery.data IS NULL AND NOT EXISTS (
             SELECT FROM projections.webhook_events AS v
-            WHERE v.event_time = _delivery.event_time AND v.event_id = _delivery.event_id
+            WHERE v.event_time = _delivery.event_time AND v.event_id = _delivery.event_id AND v.data IS NOT NULL
         )
             THEN format('the payload of event %s is no longer kept', _event)
     END;

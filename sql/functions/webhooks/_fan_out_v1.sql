@@ -34,6 +34,8 @@ DECLARE
     _ordered text[];
     _places integer[];
     _made integer;
+    _logged bigint;
+    _erased text[] := '{}';
 BEGIN
     WITH held AS (
         SELECT c.endpoint_id FROM projections.webhook_circuits AS c
@@ -58,17 +60,28 @@ BEGIN
     IF _places IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM projections._log_events_v1(
+    SELECT count(*) - projections._log_events_v1(
         array_agg(p_event_ids[w.place]), array_agg(p_tenants[w.place]), array_agg(p_topics[w.place]), array_agg(p_times[w.place]),
-        array_agg(p_eligible[w.place]), array_agg(w.endpoint_ids), array_agg(p_metadata[w.place]), array_agg(p_data[w.place])
+        array_agg(p_eligible[w.place]), array_agg(w.endpoint_ids), array_agg(p_metadata[w.place]), array_agg(p_data[w.place]), array_agg(p_order_keys[w.place])
     )
+    INTO _logged
     FROM (
         SELECT f.place, json_agg(f.endpoint_id)::text AS endpoint_ids
         FROM unnest(_places, p_for) AS f (place, endpoint_id) GROUP BY f.place
     ) AS w;
+    -- Somebody may have erased one that is there: nothing is delivered of it.
+    IF _logged > 0 THEN
+        _erased := ARRAY(
+            SELECT v.event_id FROM (SELECT DISTINCT unnest(_places) AS place) AS f
+            CROSS JOIN LATERAL (
+                SELECT v.event_id FROM projections.webhook_events AS v
+                WHERE v.event_time = p_times[f.place] AND v.event_id = p_event_ids[f.place] AND v.erased_at IS NOT NULL LIMIT 1
+            ) AS v
+        );
+    END IF;
     WITH keyed AS (
         SELECT
-            f.place, f.endpoint_id, f.set_apart,
+            f.place, f.endpoint_id, f.set_apart, p_event_ids[f.place] = ANY (_erased) AS erased,
             CASE WHEN f.endpoint_id = ANY (_ordered)
             THEN CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END END AS order_key,
             e.on_dead
@@ -92,17 +105,17 @@ BEGIN
         ) AS d
     ), made AS (
         INSERT INTO projections.webhook_deliveries (
-            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at, last_code, finished_at, expires_at
+            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at, last_code, finished_at, expires_at, erased
         )
         SELECT
             k.endpoint_id, p_event_ids[k.place], p_times[k.place], p_tenants[k.place], p_topics[k.place], k.order_key,
-            CASE WHEN k.set_apart IS NOT NULL THEN 'dead' WHEN k.order_key IS NOT NULL AND (b.busy OR 0 < count(*) FILTER (
-                WHERE k.set_apart IS NULL OR k.on_dead = 'block'
+            CASE WHEN k.erased THEN 'erased' WHEN k.set_apart IS NOT NULL THEN 'dead' WHEN k.order_key IS NOT NULL AND (b.busy OR 0 < count(*) FILTER (
+                WHERE NOT k.erased AND (k.set_apart IS NULL OR k.on_dead = 'block')
             ) OVER (
                 PARTITION BY k.endpoint_id, k.order_key ORDER BY k.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             )) THEN 'waiting' ELSE 'pending' END,
             coalesce(p_not_before[k.place], clock_timestamp()), k.set_apart,
-            CASE WHEN k.set_apart IS NOT NULL THEN clock_timestamp() END, p_expires_at[k.place]
+            CASE WHEN k.erased OR k.set_apart IS NOT NULL THEN clock_timestamp() END, p_expires_at[k.place], k.erased
         FROM keyed AS k
         LEFT JOIN busy AS b ON k.endpoint_id = b.endpoint_id AND k.order_key = b.order_key
         ORDER BY k.place, k.endpoint_id

@@ -6,7 +6,7 @@
 --
 -- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
 -- back, and nothing is logged; it is due after p_delays, or at once). p_pauses keep the whole endpoint from being sent to;
--- p_disable says that it wants no more.
+-- p_disable says that it wants no more. Of a message that was erased meanwhile, no answer is kept, and no attempt follows.
 CREATE OR REPLACE FUNCTION projections._finish_deliveries_v1(
     p_delivery_ids bigint[],
     p_tokens bigint[],
@@ -51,21 +51,23 @@ BEGIN
         array_agg(projections.uuid7_v1(_now)::text), array_agg(d.tenant), array_agg(d.event_id), array_agg(d.event_time),
         array_agg(d.topic), array_agg(d.endpoint_id), array_agg('webhook'::text), array_agg(d.attempts), array_agg(d.manual),
         array_agg(CASE p_verdicts[h.place] WHEN 'done' THEN 'success' ELSE 'failed' END),
-        array_agg(_now - p_took[h.place]), array_agg(p_codes[h.place]), array_agg(p_responses[h.place]), array_agg(p_took[h.place])
+        array_agg(_now - p_took[h.place]), array_agg(p_codes[h.place]),
+        array_agg(CASE WHEN NOT d.erased THEN p_responses[h.place] END), array_agg(p_took[h.place])
     )
     FROM unnest(_held, _places) AS h (delivery_id, place)
     INNER JOIN projections.webhook_deliveries AS d ON h.delivery_id = d.delivery_id
     WHERE p_verdicts[h.place] <> 'release'
     HAVING count(*) > 0;
     UPDATE projections.webhook_deliveries AS d SET
-        state = CASE p_verdicts[h.place] WHEN 'done' THEN 'done' WHEN 'dead' THEN 'dead' ELSE 'pending' END,
+        state = CASE WHEN p_verdicts[h.place] = 'done' THEN 'done' WHEN d.erased THEN 'erased'
+            WHEN p_verdicts[h.place] = 'dead' THEN 'dead' ELSE 'pending' END,
         attempts = d.attempts - CASE p_verdicts[h.place] WHEN 'release' THEN 1 ELSE 0 END,
         manual = d.manual AND p_verdicts[h.place] = 'release',
         next_at = CASE
             WHEN p_verdicts[h.place] IN ('retry', 'release') THEN coalesce(_now + p_delays[h.place], d.next_at) ELSE d.next_at
         END,
         last_code = coalesce(p_codes[h.place], d.last_code),
-        finished_at = CASE WHEN p_verdicts[h.place] IN ('done', 'dead') THEN _now END,
+        finished_at = CASE WHEN d.erased OR p_verdicts[h.place] IN ('done', 'dead') THEN _now END,
         data = CASE p_verdicts[h.place] WHEN 'dead' THEN coalesce(d.data, (
             SELECT v.data FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
         )) WHEN 'done' THEN NULL ELSE d.data END,

@@ -22,7 +22,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT e.on_dead FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = d.endpoint_id LIMIT 1
         ) AS e
-        WHERE d.delivery_id = ANY (p_delivery_ids) AND d.order_key IS NOT NULL AND d.state IN ('done', 'dead', 'dropped', 'expired')
+        WHERE d.delivery_id = ANY (p_delivery_ids) AND d.order_key IS NOT NULL AND d.state IN ('done', 'dead', 'dropped', 'expired', 'erased')
     ) AS k
     CROSS JOIN LATERAL (
         SELECT n.delivery_id, n.state FROM projections.webhook_deliveries AS n

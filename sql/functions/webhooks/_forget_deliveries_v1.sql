@@ -1,4 +1,4 @@
--- Forgets deliveries that are done, dropped or expired, of events older than the log keeps, a few at a time; returns how many. Only
+-- Forgets deliveries that are done, dropped, expired or erased, of events older than the log keeps, a few at a time; returns how many. Only
 -- what every fan-out has read is forgotten: should they read it again, what is older than this is passed over, not sent again.
 -- The log keeps events of deliveries that are not finished.
 --
@@ -41,7 +41,7 @@ BEGIN
     DELETE FROM projections.webhook_deliveries AS d
     WHERE d.delivery_id = ANY (ARRAY(
         SELECT o.delivery_id FROM projections.webhook_deliveries AS o
-        WHERE o.event_time < _announced AND o.state IN ('done', 'dropped', 'expired')
+        WHERE o.event_time < _announced AND o.state IN ('done', 'dropped', 'expired', 'erased')
         ORDER BY o.event_time LIMIT p_limit FOR UPDATE SKIP LOCKED
     ));
     GET DIAGNOSTICS _forgotten = ROW_COUNT;

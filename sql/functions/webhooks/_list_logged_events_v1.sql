@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION projections._list_logged_events_v1(
 )
 RETURNS TABLE (
     event_id text, tenant text, topic text, event_time timestamptz, endpoint_ids text[], eligible_for_retry boolean,
-    metadata text, data text, wanted boolean, is_last boolean
+    metadata text, data text, erased_at timestamptz, wanted boolean, is_last boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -23,7 +23,7 @@ SET datestyle = 'ISO'
 AS $$
 DECLARE
     _columns CONSTANT text := 'r.event_id, r.tenant, r.topic, r.event_time, r.endpoint_ids, r.eligible_for_retry, '
-        'r.metadata::text, r.data';
+        'r.metadata::text, r.data, r.erased_at';
     _order CONSTANT text := format('r.event_time %1$s, r.event_id %1$s', CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END);
     _walk CONSTANT text := projections._log_walk_v1(
         'r.event_time', 'r.event_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive

@@ -13,8 +13,8 @@ from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_metrics import WebhookMetrics
 from projections.webhooks.failure_codes import FAILURES
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import Outgoing
 from tests.fixtures.attempts import claimed, reply
 from tests.fixtures.http import Series, asking, pulse, scrape, series
 from tests.fixtures.monitor import told_by, told_by_the_database

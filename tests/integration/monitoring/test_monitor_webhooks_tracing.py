@@ -18,8 +18,9 @@ from projections.subscriptions import publish
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import HttpSender, Outgoing
+from projections.webhooks.sender import HttpSender
 from projections.webhooks.tracing import TracedSender
 from tests.fixtures.attempts import reply
 from tests.fixtures.projections import settings as run_settings

@@ -194,7 +194,8 @@ class TestRoles:
         )
 
         assert [name for (name,) in run(dsn, definers)] == [
-            "_compile_condition_v1", "_drop_condition_v1", "_handled_v1", "_tell_of_endpoint_v1", "_why_waiting_v1",
+            "_compile_condition_v1", "_drop_condition_v1", "_erase_sent_v1", "_handled_v1",
+            "_tell_of_endpoint_v1", "_why_waiting_v1",
             "maintain_v1",
         ]  # fmt: skip
 

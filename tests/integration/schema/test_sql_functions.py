@@ -317,7 +317,11 @@ CALLS = {
     "(SELECT array_agg(lease_token) FROM projections.webhook_deliveries), "
     "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
     "_expire_deliveries_v1": "SELECT projections._expire_deliveries_v1()",
+    "_erase_sent_v1": "SELECT * FROM projections._erase_sent_v1('acme', ARRAY['019a0000-0000-7000-8000-000000000007'])",
+    "_erase_messages_v1": "SELECT * FROM projections._erase_messages_v1('acme', '{e0}')",
+    "_erase_many_messages_v1": "SELECT * FROM projections._erase_many_messages_v1('acme', 'none')",
     "_reap_deliveries_v1": "SELECT projections._reap_deliveries_v1()",
+    "_set_credential_v1": "SELECT projections._set_credential_v1('acme', 'ep_1', 'oauth', '{}', 'plain:x')",
     "_set_endpoint_state_v1": "SELECT projections._set_endpoint_state_v1('acme', 'ep_1', 'active', NULL)",
     "_decide_delivery_v1": "SELECT projections._decide_delivery_v1('retry', 'acme', 'ep_1', 'e1')",
     "_decide_deliveries_v1": (

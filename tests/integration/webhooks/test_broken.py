@@ -18,9 +18,9 @@ from projections.webhooks.deliverer import deliver
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import Message, message_of, send
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import RetryPolicy
-from projections.webhooks.sender import Outgoing
 from projections.webhooks.settings import DeliverySettings
 from tests.fixtures.projections import running, until
 from tests.fixtures.projections import settings as run_settings

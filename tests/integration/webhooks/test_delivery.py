@@ -14,9 +14,9 @@ import offsets
 from journal import Database
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.messages import MESSAGE, send
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import RetryPolicy
-from projections.webhooks.sender import Outgoing
 from projections.webhooks.signing import generate_secret, verify
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.raw_server import (

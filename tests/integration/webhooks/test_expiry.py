@@ -194,7 +194,7 @@ class TestPeople:
         (found,) = await deliveries.list(DeliveryFilter(states=["expired"]))
         assert (found.event_id, found.state, found.attempts) == (event, "expired", 0)
         assert found.expires_at is not None
-        with pytest.raises(NotAllowed, match="has expired", check=coded("not_retriable")):
+        with pytest.raises(NotAllowed, match="is expired", check=coded("not_retriable")):
             await deliveries.drop(None, ep, event)
 
     async def test_it_is_counted_for_each_endpoint_and_for_all(self, database: Database) -> None:

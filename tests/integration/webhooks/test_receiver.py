@@ -15,9 +15,10 @@ import pytest
 from projections.http.connection_limits import ConnectionLimits
 from projections.http.serving import AddressInUse
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.receiver import Received, Receiver
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import HttpSender, Outgoing
+from projections.webhooks.sender import HttpSender
 from projections.webhooks.signed_request import gzip_body
 from projections.webhooks.signing import generate_secret, sign
 from tests.fixtures.commands import called

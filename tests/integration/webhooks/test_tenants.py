@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from journal import Database
+from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
-from projections.webhooks.sender import HttpSender, NotSentError, Outgoing
+from projections.webhooks.sender import HttpSender, NotSentError
 from tests.fixtures.files import no_files
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import RawServer, hang, respond

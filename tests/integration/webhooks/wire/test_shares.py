@@ -14,7 +14,8 @@ from projections.webhooks import sender as sending_module
 from projections.webhooks.dns_lookups import Lookups
 from projections.webhooks.failure_codes import has_way
 from projections.webhooks.fair_shares import Shares
-from projections.webhooks.sender import NotSentError, Outgoing
+from projections.webhooks.outgoing import Outgoing
+from projections.webhooks.sender import NotSentError
 from tests.fixtures.files import no_files
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
 from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending
