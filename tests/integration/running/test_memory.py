@@ -166,7 +166,7 @@ async def test_a_range_whose_page_is_never_answered_starts_again_with_smaller_on
     async with database.session() as holder:
         await holder.begin()
         await holder.execute("LOCK TABLE projections.source_offsets IN ACCESS EXCLUSIVE MODE")
-        quick = settings(read_timeout=timedelta(seconds=0.3))
+        quick = settings(read_timeout=timedelta(seconds=1))
         async with running(database, recording(), settings=quick) as told:
             await told.first("failed")
             await holder.rollback()
