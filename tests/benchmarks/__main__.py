@@ -29,6 +29,7 @@ from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
 from tests.benchmarks.repairing import measure_repair
 from tests.benchmarks.report import machine, show
+from tests.benchmarks.scale import measure_scale
 from tests.benchmarks.server import Server, compiling_server, server
 from tests.benchmarks.spark import measure_spark
 from tests.benchmarks.subscriptions import measure_subscriptions
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "keeping": measure_keeping,
     "idle": measure_idle,
     "memory": measure_memory,
+    "scale": measure_scale,
     "akka": measure_akka,
 }
 
