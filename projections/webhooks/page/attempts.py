@@ -18,20 +18,18 @@ with from_extra("webhooks"):
 
 _FILTERS = {"endpoint": "endpoint_id", "topic": "topics", "status": "status", "event": "event_id"}
 """What the page calls them, and what the API does."""
-_MOST_ENDPOINTS = 20
-"""Of an event whose deliveries are shown."""
+_MOST_ENDPOINTS = 5
+"""Of an event whose deliveries are shown at a time: each is asked for by itself."""
+_MOST_CHOICES = "100"
 
 
 async def listed(visit: Visit) -> Response:
     """Attempts, the newest first."""
     given = visit.request.query_params
     page = await visit.ask(list_attempts, [("limit", "50"), *_asked(given)])
-    endpoints = await visit.ask(list_endpoints, [("limit", "1000")])
     chosen = {name: given.get(name, "") for name in _FILTERS}
-    return visit.render(
-        "attempts.html", page=page, chosen=chosen, urls={each.endpoint_id: each.url for each in endpoints.data},
-        here="attempts",
-    )  # fmt: skip
+    urls = await urls_of(visit, chosen["endpoint"])
+    return visit.render("attempts.html", page=page, chosen=chosen, urls=urls, here="attempts")
 
 
 async def shown(visit: Visit) -> Response:
@@ -46,7 +44,9 @@ async def of_event(visit: Visit) -> Response:
     event_id = visit.request.path_params["event_id"]
     event = await visit.ask(get_event)
     found: list[DeliveryWithData] = []
-    for endpoint_id in event.endpoint_ids[:_MOST_ENDPOINTS]:
+    chosen = visit.request.query_params.get("endpoint", "")
+    first = [chosen] if chosen in event.endpoint_ids else event.endpoint_ids[:_MOST_ENDPOINTS]
+    for endpoint_id in first:
         try:
             found.append(
                 await visit.ask(get_delivery, place={"endpoint_id": endpoint_id, "event_id": event_id})
@@ -55,13 +55,16 @@ async def of_event(visit: Visit) -> Response:
             continue
     attempts = await visit.ask(list_attempts, [("event_id", event_id), ("limit", "50")])
     return visit.render(
-        "event.html",
-        event=event,
-        data=raw_or_none(event.data),
-        deliveries=found,
-        attempts=attempts,
-        here="attempts",
-    )
+        "event.html", event=event, data=raw_or_none(event.data), deliveries=found, attempts=attempts,
+        others=[each for each in event.endpoint_ids if each not in first], here="attempts",
+    )  # fmt: skip
+
+
+async def urls_of(visit: Visit, chosen: str) -> dict[str, str]:
+    """URLs of endpoints to choose from, the first of them, and of the one that is chosen."""
+    found = await visit.ask(list_endpoints, [("limit", _MOST_CHOICES)])
+    urls = {each.endpoint_id: each.url for each in found.data}
+    return urls | ({chosen: urls.get(chosen, chosen)} if chosen else {})
 
 
 def _asked(given: Mapping[str, str]) -> Iterable[tuple[str, str]]:

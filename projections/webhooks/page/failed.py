@@ -5,31 +5,28 @@ from __future__ import annotations
 from projections.extras import from_extra
 from projections.webhooks.api.delivery_operations import (
     drop_delivery,
-    list_dead_letters,
+    list_deliveries,
     retry_dead_letters,
     retry_delivery,
 )
-from projections.webhooks.api.endpoint_operations import list_endpoints
-from projections.webhooks.page.rendering import raw_or_none
+from projections.webhooks.page.attempts import urls_of
 from projections.webhooks.page.visit import Visit
 
 with from_extra("webhooks"):
     from starlette.responses import Response
 
-_ROWS = 25
+_ROWS = "50"
 
 
 async def listed(visit: Visit) -> Response:
-    """Those that were given up, the newest first."""
+    """Those that were given up, the newest first, without their data: a page of them may be large."""
     given = visit.request.query_params
     chosen = given.get("endpoint", "")
-    query = [("limit", str(_ROWS)), *([("endpoint_id", chosen)] if chosen else [])]
-    page = await visit.ask(list_dead_letters, [*query, ("next", given.get("next", ""))])
-    endpoints = await visit.ask(list_endpoints, [("limit", "1000")])
+    query = [("states", "dead"), ("limit", _ROWS), *([("endpoint_id", chosen)] if chosen else [])]
+    page = await visit.ask(list_deliveries, [*query, ("next", given.get("next", ""))])
     return visit.render(
-        "failed.html", page=page, chosen=chosen, urls={each.endpoint_id: each.url for each in endpoints.data},
-        texts={(each.endpoint_id, each.event_id): raw_or_none(each.data) for each in page.data}, here="failed",
-    )  # fmt: skip
+        "failed.html", page=page, chosen=chosen, urls=await urls_of(visit, chosen), here="failed"
+    )
 
 
 async def retry(visit: Visit) -> Response:

@@ -48,6 +48,8 @@ _CODES = {
     "too_large_headers": "the answer's headers were too large",
 }
 _SECOND = 1.0
+_MOST_SHOWN = 65_536
+"""Characters of a payload or an answer."""
 
 
 class Templates:
@@ -66,7 +68,12 @@ class Templates:
             loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        self._environment.globals |= {"theme": theme, "can_leave": can_leave, "said_texts": SAID}
+        self._environment.globals |= {
+            "theme": theme,
+            "can_leave": can_leave,
+            "said_texts": SAID,
+            "most_shown": _MOST_SHOWN,
+        }
         self._environment.filters |= {
             "at": _at, "seconds": _seconds, "percent": _percent, "pretty": _pretty, "meaning": _meaning,
             "number": _number,

@@ -26,8 +26,10 @@ _CHOICES = ("ordering", "on_dead", "when_disabled")
 
 
 async def new(visit: Visit) -> Response:
-    """Ask for the settings of a new endpoint."""
-    return await _shown(visit, _values(EndpointSettings(url="")))
+    """Ask for the settings of a new endpoint: where there is a list of topics, some have to be chosen."""
+    known = await visit.ask(list_topics)
+    values = _values(EndpointSettings(url=""))
+    return await _shown(visit, values | ({"topics": []} if known.data else {}))
 
 
 async def create(visit: Visit) -> Response:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from journal import Database
+from journal import Database, DatabaseUnavailable
 from projections.webhooks import Endpoints, EndpointSettings, signed_tokens
 from projections.webhooks.api import ApiSettings, Caller, TokenAuth
 from projections.webhooks.page import PageLinks
@@ -310,6 +313,38 @@ async def test_too_much_is_refused_before_it_is_read(database: Database) -> None
     own["content-type"] = "application/x-www-form-urlencoded"
     answer = await browser.client.post("/hooks/endpoints/new", content=b"a=%ff", headers=own)
     assert answer.status_code == 400
+
+
+async def test_an_event_of_many_endpoints_and_much_data_is_a_small_page(database: Database) -> None:
+    rows = await rows_of(database, "acme", payload='{"text":"' + "x" * 300_000 + '"}')
+    ids = [f"ep_{number:032x}" for number in range(60)]
+    async with database.session() as session:
+        await session.execute(
+            "UPDATE projections.webhook_events SET endpoint_ids = endpoint_ids || $1::text[]", ids
+        )
+    browser = await entered(page_of(database, settings=ApiSettings(tenant_rate=20)))
+    page = await browser.open(f"/events/{rows.event_id}")
+    assert "These are the first 65,536 of 300,011 characters." in page
+    assert len(page) < 100_000
+    assert f"/events/{rows.event_id}?endpoint={ids[-1]}" in page
+    assert len(await browser.open("/failed")) < 20_000
+    assert rows.endpoint_id in await browser.open(f"/events/{rows.event_id}?endpoint={rows.endpoint_id}")
+
+
+async def test_a_database_that_is_away_is_said_to_be(database: Database) -> None:
+    @asynccontextmanager
+    async def away() -> AsyncIterator[Any]:
+        raise DatabaseUnavailable("no connection to the database: postgresql://user:secret@inside")
+        yield
+
+    async def tenant(_: Any) -> Caller:
+        return Caller("acme")
+
+    monkeyed = SimpleNamespace(session=away, max_connections=1, dsn="")
+    browser = Browser(page_of(monkeyed, tenant))  # type: ignore[arg-type]
+    page = await browser.open("/", 503)
+    assert "the database does not answer" in page.lower()
+    assert "secret" not in page
 
 
 async def test_the_limits_of_a_tenant_hold_here_too(database: Database) -> None:
