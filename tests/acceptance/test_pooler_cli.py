@@ -183,7 +183,8 @@ REFUSED = {
 }
 """What is refused for another reason than the pooler: it asks the database for what is not there."""
 ELSEWHERE = {
-    "archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo",
+    "archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks page", "webhooks link",
+    "webhooks listen", "demo",
 }  # fmt: skip
 """Run until they are stopped: below; or without a database; or load a database of their own."""
 
@@ -272,12 +273,13 @@ def test_every_command_is_run() -> None:
 
 
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("command", ["webhooks deliver", "webhooks serve", "monitor"])
+@pytest.mark.parametrize("command", ["webhooks deliver", "webhooks serve", "webhooks page", "monitor"])
 def test_a_command_that_runs_on_starts_and_ends(dsn: str, command: str) -> None:
     served = "--http=127.0.0.1:0"
     with pooler_beside(dsn) as address, subprocess.Popen(
         [*COMMAND, *command.split(), served, "--dsn", address, "--log-format", "json"],
-        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment(),
+        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+        env=environment(PROJECTIONS_PAGE_KEYS=f"{'A' * 43}="),
     ) as process:  # fmt: skip
         try:
             run = Running(process)
