@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any
 
+import offsets
+from journal import Database, Log, LogToOpen, OwnedSession, append
 from journal import Event as NewEvent
-from journal import Log, LogToOpen, OwnedSession, append
-from projections import Inline
+from projections import Inline, RunSettings, run
 from tests.simulation import foreign
-from tests.simulation.application import ENTITY_TYPE, Happened
+from tests.simulation.application import ENTITY_TYPE, NAME, Happened
 from tests.simulation.driver import SimulatedDatabase
-from tests.simulation.history import Event
+from tests.simulation.history import Event, problems
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.plan import Plan
 from tests.simulation.postgres.server import SYSTEM, Server
+from tests.simulation.postgres.sharing import SLICES
 from tests.simulation.postgres.storage import Row, Snapshot, Transaction
 
 _NOT_INLINE = 0.3
 """The share of appends that leave handling to workers."""
+Part = Callable[[asyncio.Event, bool], Awaitable[None]]
+"""What a process does until an event is set; whether it takes over what others hold."""
 Connect = Callable[[Server, int], SimulatedDatabase]
 """Makes a pool of a process to a server, of a number of connections."""
 
@@ -29,15 +35,27 @@ class Together:
 
     Args:
         loop: Runs it all.
-        seed: What servers leave open is drawn from it.
+        plan: Of the run; what servers leave open is drawn from its seed.
         projection: What is run.
+        is_healed: Whether nothing is poison any more.
     """
 
     table = "events"
     """That events are in."""
+    name = NAME
+    """Of the projection that is run."""
+    first_place = 0
+    """In the order of commits of the server, that before which nothing happens."""
+    more_connections = 0
+    """That a process needs."""
 
-    def __init__(self, loop: SimulatedLoop, seed: int, projection: type[Any]) -> None:
+    def __init__(
+        self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
+    ) -> None:
+        seed = plan.seed
+        self._plan = plan
         self._projection = projection
+        self._is_healed = is_healed
         self._chance = Random(f"arrangement {seed}")
         self.read_side = Server(loop, Random(f"server {seed}"))
         """Where offsets and read models are."""
@@ -56,6 +74,46 @@ class Together:
         """Append an event of each source, in their order."""
         appended = await append(session, [NewEvent(one, Happened(), ENTITY_TYPE) for one in sources])
         return [Event(one.source_id, one.seq_nr, one.event_id) for one in appended]
+
+    async def set_up(self) -> None:
+        """Have there what is there before anything happens."""
+
+    def parts(self, number: int, database: Database, connect: Connect, settings: RunSettings) -> list[Part]:
+        """
+        What the process in a place does, each part alongside the others.
+
+        Args:
+            number: Of the place.
+            database: Where read models are.
+            connect: Makes another pool.
+            settings: Of what is run.
+        """
+        journal = self.read_by(connect)
+
+        async def work(stop: asyncio.Event, take_over: bool) -> None:
+            await run(
+                database, self._projection, ranges=self._plan.ranges, settings=settings, stop=stop,
+                take_over=take_over, journal=journal,
+            )  # fmt: skip
+
+        return [work]
+
+    async def rescale(self, session: OwnedSession, amount: float) -> None:
+        """Cut ranges again: into which ones, 0 to 1 says."""
+        await offsets.rescale(session, self.name, 1 + round(5 * amount))
+
+    def problems(self, lost: Collection[Event]) -> list[str]:
+        """What is wrong with what was handled; ``lost`` was committed, and is gone."""
+        apart = self.journal is not self.read_side
+        return problems(self.committed(), handled(self.read_side), lost if apart else frozenset())
+
+    def passed_over(self) -> list[str]:
+        """What somebody has said to be handled who reads for a group, and is not."""
+        return []
+
+    def untiled(self) -> list[tuple[int, int]]:
+        """Ranges that are not all slices, each once."""
+        return untiled(rows(self.read_side, "projection_ranges"))
 
     def committed(self) -> list[Event]:
         """What is in the log."""
@@ -98,11 +156,6 @@ class Foreign(Apart):
         return [await foreign.insert(session, one) for one in sources]
 
 
-ARRANGEMENTS: dict[str, type[Together]] = {
-    "together": Together, "inline": InlineToo, "apart": Apart, "foreign": Foreign,
-}  # fmt: skip
-
-
 def rows(server: Server, table: str) -> Any:
     """Keys and rows that are committed."""
     return server.tables[table].rows(Snapshot(server.place, Transaction("0/0")))
@@ -116,3 +169,10 @@ def handled(server: Server) -> list[Event]:
         for key, row in rows(server, "handled")
     )
     return [Event(row["source_id"], row["seq_nr"], row["event_id"]) for _, _, row in placed]
+
+
+def untiled(ranges: Iterable[tuple[Any, Row]]) -> list[tuple[int, int]]:
+    """The ranges, where they are not all slices, each once."""
+    found = sorted((row["min_slice"], row["max_slice"]) for _, row in ranges)
+    tiled = [first for first, _ in found] == [0, *(last + 1 for _, last in found[:-1])]
+    return [] if tiled and found[-1][1] == SLICES - 1 else found

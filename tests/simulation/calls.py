@@ -39,8 +39,9 @@ _RELATIVE = {
 }
 _TIMES_OF_NOW = {
     "polled_at", "started_at", "claimed_at", "handled_at", "lease_until", "restarts_at", "now", "parked_at",
+    "matched_at", "taken_until",
 }  # fmt: skip
-_OF_ONE_SERVER = {"event_id", "wal_position", "system_identifier", "place"}
+_OF_ONE_SERVER = {"event_id", "wal_position", "system_identifier", "place", "_subscriptions_state_v1"}
 
 
 class Call(NamedTuple):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import offsets
 from journal import ProjectionsError
-from tests.simulation.application import NAME
 from tests.simulation.network import Link
 from tests.simulation.plan import Fault
 from tests.simulation.postgres.errors import ServerError
@@ -135,14 +134,16 @@ class Faults:
         try:
             async with database.session() as session:
                 if fault.kind == "rescale":
-                    await offsets.rescale(session, NAME, 1 + round(5 * fault.amount))
+                    await self._world.places.rescale(session, fault.amount)
                 elif fault.kind == "pause":
-                    await offsets.set_paused(session, NAME, paused=True)
+                    await offsets.set_paused(session, self._world.places.name, paused=True)
                 elif fault.kind == "switch":
-                    await offsets.set_mode(session, NAME, "live" if fault.amount < _LIVE else "inline")
+                    await offsets.set_mode(
+                        session, self._world.places.name, "live" if fault.amount < _LIVE else "inline"
+                    )
             if fault.kind == "pause":
                 await self._world.pause(2 * fault.amount)
                 async with database.session() as session:
-                    await offsets.set_paused(session, NAME, paused=False)
+                    await offsets.set_paused(session, self._world.places.name, paused=False)
         except (ProjectionsError, OSError, TimeoutError):
             pass  # it was not done, or nobody knows

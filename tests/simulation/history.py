@@ -62,6 +62,25 @@ def problems(
     return found
 
 
+def unread(committed: Iterable[Event], seen: Sequence[Event]) -> list[str]:
+    """
+    What is wrong with a history in which each event is to be seen at least once; empty when nothing is.
+
+    Args:
+        committed: Events that are in the log, in any order.
+        seen: Events in the order in which a handler has seen them: the first time that it sees each is what counts.
+    """
+    in_log, first = _by_source(sorted(committed)), _by_source(dict.fromkeys(seen))
+    found = []
+    for source, log in in_log.items():
+        there = [event for event in first.get(source, []) if event in log]
+        if missing := sorted(set(log) - set(there)):
+            found.append(f"{source}: not handled: {_numbers(missing)} (seen {_numbers(there)})")
+        if there != sorted(there):
+            found.append(f"{source}: handled out of order: {_numbers(there)}")
+    return found
+
+
 def _by_source(events: Iterable[Event]) -> Mapping[str, list[Event]]:
     by_source: dict[str, list[Event]] = defaultdict(list)
     for event in events:

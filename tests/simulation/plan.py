@@ -11,10 +11,11 @@ _BURST = 0.25
 """Seconds."""
 SOURCES = tuple(f"thing-{n}" for n in range(64))
 
-ARRANGEMENTS = ("together", "inline", "apart", "foreign")
+_DRAWN = ("together", "inline", "apart", "foreign")
+ARRANGEMENTS = (*_DRAWN, "groups")
 """
 The journal in the database of the read models, and events handled where they are appended, too; the journal in another
-database; a table of another system in another one.
+database; a table of another system in another one; events that are matched, and read by the members of a group.
 """
 AT_A_TIME = (
     "crash", "power loss", "freeze", "hang", "cut", "long cut", "reset", "clock step", "fail-over", "server crash",
@@ -32,6 +33,14 @@ STEPS = (
     "save_horizons", "release_range", "claim_range", "BEGIN", "INSERT", "park_source", "read_offsets",
     "evict_offsets", "load_events", "fail_range", "DELETE",
 )  # fmt: skip
+_STEPS_IN: dict[str, tuple[str, ...]] = {
+    "groups": (
+        "move_cursor", "move_cursor", "move_cursor", "read_next", "read_next", "match_log", "match_log", "COMMIT",
+        "COMMIT", "poll_group", "poll_group", "generation", "last_match", "join_handler", "release_group_range",
+        "subscribe", "save_offsets", "heartbeat", "poll_writers", "interests", "leave", "claim_range", "release_range",
+    ),
+}  # fmt: skip
+"""Other steps, of one arrangement."""
 MOMENTS = ("sent", "begun", "done")
 """Of a statement: it leaves the worker, the server begins with it, the server has done it and answers."""
 _REFUSALS = {"conflict", "deadlock", "cancelled", "terminated"}
@@ -141,14 +150,14 @@ class Plan:
 def plan_of(seed: int, arrangement: str | None = None) -> Plan:
     """The plan that belongs to a seed, in the arrangement that it draws, or in another one."""
     chance = Random(f"plan {seed}")
-    drawn = chance.choice(ARRANGEMENTS)
-    where = arrangement or drawn
+    drawn = chance.choice(_DRAWN)
+    where = arrangement or ("groups" if seed % len(ARRANGEMENTS) == len(_DRAWN) else drawn)
     # Many sources with few events, and none open for long: then nothing else leads back to what was passed over.
     quick = chance.random() < 0.4
     sources = SOURCES if quick else SOURCES[: chance.randint(1, 16)]
     workers = chance.randint(1, 3)
     bursts = tuple(BUSY * chance.random() for _ in range(chance.randint(1, 3)))
-    faults = tuple(_fault(chance, workers, at_a_time(where)) for _ in range(chance.randint(0, 6)))
+    faults = tuple(_fault(chance, workers, where) for _ in range(chance.randint(0, 6)))
     if where == "inline":
         faults = (Fault("switch", 0.1 + 0.9 * chance.random(), amount=1.0), *faults)
     plan = Plan(
@@ -204,7 +213,7 @@ def at_a_time(arrangement: str) -> tuple[str, ...]:
     return AT_A_TIME + ONLY_IN.get(arrangement, ())
 
 
-def _fault(chance: Random, workers: int, at_a_time: tuple[str, ...]) -> Fault:
+def _fault(chance: Random, workers: int, arrangement: str) -> Fault:
     at, worker, amount, server = (
         BUSY * chance.random(),
         chance.randrange(workers),
@@ -212,10 +221,11 @@ def _fault(chance: Random, workers: int, at_a_time: tuple[str, ...]) -> Fault:
         chance.randrange(2),
     )
     if chance.random() < 0.5:
-        return Fault(chance.choice(at_a_time), at, worker=worker, amount=amount, server=server)
+        return Fault(chance.choice(at_a_time(arrangement)), at, worker=worker, amount=amount, server=server)
     kind = chance.choice(AT_A_STEP)
     moment = "begun" if kind in _REFUSALS else chance.choice(MOMENTS)
-    return Fault(kind, at, chance.choice(STEPS), moment, chance.randint(1, 3), worker, amount, server)
+    steps = _STEPS_IN.get(arrangement, STEPS)
+    return Fault(kind, at, chance.choice(steps), moment, chance.randint(1, 3), worker, amount, server)
 
 
 def smaller(plan: Plan) -> list[Plan]:

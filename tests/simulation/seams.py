@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
 import secrets
 import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from random import Random
 from unittest import mock
 
 from journal import polling
 from projections.running import LoopMonitor
+from projections.subscriptions import conditions
+from projections.subscriptions import matching as matching_of_events
 from tests.simulation.postgres import (  # noqa: F401 - they register models
     foreign,
+    groups,
     holding,
     importing,
     inline,
     journal,
     lost_events,
     management,
+    matching,
     offsets,
+    reading_groups,
+    subscribing,
 )
+
+
+def _drawn_uuid(tokens: Random) -> uuid.UUID:
+    return uuid.UUID(int=tokens.getrandbits(128))
+
+
+class _Clock:
+    """What of the module ``time`` is asked by who measures how long the database takes."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return asyncio.get_running_loop().time()
 
 
 @contextmanager
@@ -44,6 +65,9 @@ def surroundings(choices: Random) -> Iterator[None]:
         )
         replace(mock.patch.object(socket, "gethostname", return_value="simulation"))
         replace(mock.patch.object(os, "getpid", return_value=1))
+        replace(mock.patch.object(uuid, "uuid4", partial(_drawn_uuid, tokens)))
+        for module in (conditions, matching_of_events):
+            replace(mock.patch.object(module, "time", _Clock))
         replace(mock.patch.object(LoopMonitor, "watching", return_value=nullcontext()))
         replace(mock.patch.object(polling, "_shared", {}))
         replace(mock.patch.object(log, "disabled", True))

@@ -30,7 +30,7 @@ Line = tuple[int, str, Any]
 
 _TABLES = (
     "events", "sources", "projections", "projection_ranges", "source_offsets", "parked_sources", "workers",
-    "imports",
+    "imports", "subscription_groups", "matches",
 )  # fmt: skip
 _OUTBOX = """
 CREATE TABLE IF NOT EXISTS public.outbox (
@@ -173,7 +173,7 @@ class _Real(Side):
             return []
         if args:
             return await on.fetch(sql, *args)
-        if sql.startswith("SELECT"):
+        if sql.lstrip().startswith("SELECT"):
             return await on.fetch(sql)
         await on.execute(sql)
         return []
@@ -243,6 +243,7 @@ async def _empty(dsn: str) -> None:
         ):
             await connection.execute(f"ROLLBACK PREPARED '{gid[0]}'")
         await connection.execute(f"TRUNCATE public.outbox, {names} RESTART IDENTITY CASCADE")
+        await connection.execute("ALTER SEQUENCE projections.match_ids RESTART")
     finally:
         await connection.close()
 

@@ -103,6 +103,48 @@ def test_imports_have_the_same_answers(dsn: str) -> None:
     assert imported > 10
 
 
+GROUPS = (
+    "begin", "append", "append", "append", "commit", "commit", "roll_back", "subscribe", "register_handler", "keep",
+    *("join_group",) * 5, "leave_group", "release", "cut_group", *("look_for",) * 5, *("last",) * 3,
+    *("read_matches",) * 8, *("move",) * 8, *("join_handler",) * 3, *("ask_matching",) * 3, "begin_matching",
+    *("match",) * 6, "take_retries",
+)  # fmt: skip
+
+
+def groups_program(seed: int, length: int) -> Program:
+    """Groups that are there, and calls about them in any order."""
+    chance = Random(f"groups {seed}")
+    begins = [("make_group", 0, seed), ("make_group", 1, seed + 1)]
+    begins += [
+        (name, a, b) for a, b in ((0, 0), (0, 1), (1, 2)) for name in ("subscribe", "register_handler")
+    ]
+    begins += [("append", 2, 0), ("ask_matching", 2, 0)]
+    drawn = [
+        (chance.randrange(3), CODE_OF[chance.choice(GROUPS)], chance.randrange(30), chance.randrange(30))
+        for _ in range(length)
+    ]
+    return [*((0, CODE_OF[name], a, b) for name, a, b in begins), *drawn]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(10), id="some"), pytest.param(range(10, 200), id="many", marks=pytest.mark.slow)],
+)
+@pytest.mark.timeout(900)
+def test_groups_have_the_same_answers(dsn: str, seeds: range) -> None:
+    answers: Counter[str] = Counter()
+    read = moved = 0
+    for seed in seeds:
+        for _, name, answer in check(dsn, groups_program(seed, 150), 2 + seed % 2):
+            answers.update([answer] if isinstance(answer, str) else [])
+            read += len(answer) if name == "read matches" and isinstance(answer, list) else 0
+            moved += name == "move cursor" and isinstance(answer, list)
+
+    assert answers.keys() >= {"waits", "PJ010", "PJ013", "PJ084", "25P02"}
+    assert read > 2 * len(seeds)
+    assert moved > 2 * len(seeds)
+
+
 def test_a_deadlock_ends_for_the_one_that_closes_the_circle(dsn: str) -> None:
     begin, append = CODE_OF["begin"], CODE_OF["append"]
     lines = check(

@@ -13,12 +13,13 @@ from random import Random
 import offsets
 from journal import ConnectionSettings, PollPacing, ProjectionsError
 from offsets import ParkedSources
-from projections import Backoff, RunSettings, run
-from tests.simulation.application import NAME, load_history, simulated, write
-from tests.simulation.arrangements import ARRANGEMENTS, handled, rows
+from projections import Backoff, RunSettings
+from tests.simulation.application import load_history, simulated, write
+from tests.simulation.arrangements import Apart, Foreign, InlineToo, Part, Together
 from tests.simulation.driver import SimulatedDatabase
 from tests.simulation.faults import Faults
-from tests.simulation.history import Event, problems
+from tests.simulation.groups import Groups
+from tests.simulation.history import Event
 from tests.simulation.loop import Host, Livelock, SimulatedLoop, simulated_loop
 from tests.simulation.network import Link, Network
 from tests.simulation.plan import BUSY, Plan, Write
@@ -28,6 +29,9 @@ from tests.simulation.postgres.server import Server
 from tests.simulation.seams import surroundings
 from tests.simulation.workers import Worker, Workers
 
+ARRANGEMENTS: dict[str, type[Together]] = {
+    "together": Together, "inline": InlineToo, "apart": Apart, "foreign": Foreign, "groups": Groups,
+}  # fmt: skip
 SETTLES = 40.0
 """Seconds after the last fault in which everything must be handled."""
 _AFTERWARDS = 0.5
@@ -68,8 +72,9 @@ class World:
         self.plan = plan
         self.lines: list[str] = []
         self._traces = trace
-        self._projection = simulated(plan, lambda: self.healed)
-        self.places = ARRANGEMENTS[plan.arrangement](loop, plan.seed, self._projection)
+        self.places = ARRANGEMENTS[plan.arrangement](
+            loop, plan, simulated(plan, lambda: self.healed), lambda: self.healed
+        )
         self.network = Network(loop, Random(f"network {plan.seed}"), plan.far)
         self.operator = Host("operator")
         self.operators_database: SimulatedDatabase
@@ -105,6 +110,8 @@ class World:
         if (step, moment) == ("poll_writers", "done") and self._next_poll is not None:
             self._next_poll, polled = None, self._next_poll
             polled.set_result(None) if not polled.done() else None
+        if (step, moment) == ("move_cursor", "done"):
+            self.died += self.places.passed_over()
         return self.faults.watch(link, step, moment)
 
     # Workers
@@ -128,15 +135,19 @@ class World:
         return SimulatedDatabase(self.network, server, settings)
 
     async def _work(self, worker: Worker, take_over: bool) -> None:
-        settings = self._settings()
-        database = self.connect(self.places.read_side, self.plan.connections)
-        journal = self.places.read_by(self.connect)
+        database = self.connect(self.places.read_side, self.plan.connections + self.places.more_connections)
+        first, *others = self.places.parts(worker.number, database, self.connect, self._settings())
+        if not others:
+            await self._again_and_again(worker, first, take_over)
+            return
+        async with asyncio.TaskGroup() as group:
+            for part in (first, *others):
+                group.create_task(self._again_and_again(worker, part, take_over))
+
+    async def _again_and_again(self, worker: Worker, part: Part, take_over: bool) -> None:
         while not worker.stop.is_set():
             try:
-                await run(
-                    database, self._projection, ranges=self.plan.ranges, settings=settings, stop=worker.stop,
-                    take_over=take_over, journal=journal,
-                )  # fmt: skip
+                await part(worker.stop, take_over)
             except ProjectionsError as error:  # whoever runs a worker starts it again
                 self.tell(f"{worker.host} ends: {error!r}")
                 await asyncio.sleep(0.3)
@@ -150,7 +161,7 @@ class World:
         """Crash, and start again with all but some of the last commits."""
         if not server.up:
             return
-        place = max(server.place - lost, 0)
+        place = max(server.place - lost, self.places.first_place)
         server.crash()
         self.loop.at(self.loop.time() + after, self.loop.world, self._server_starts, server, place, promoted)
 
@@ -197,6 +208,7 @@ class World:
 
     async def main(self) -> str | None:
         """Run the plan; returns what went wrong."""
+        await self.places.set_up()
         self.operators_database = self.connect(self.places.read_side, 3)
         for number in range(self.plan.workers):
             self.workers.start(number)
@@ -227,8 +239,8 @@ class World:
         while True:
             with suppress(ProjectionsError, OSError, TimeoutError):
                 async with self.operators_database.session() as session:
-                    await offsets.set_paused(session, NAME, paused=False)
-                    await ParkedSources(session).retry(NAME)
+                    await offsets.set_paused(session, self.places.name, paused=False)
+                    await ParkedSources(session).retry(self.places.name)
                 for gid in list(self.places.journal.prepared):
                     await self._resolve(gid)
             await asyncio.sleep(0.5)
@@ -253,21 +265,13 @@ class World:
     # What must hold
 
     def _problems(self) -> list[str]:
-        apart = self.places.journal is not self.places.read_side
-        return problems(
-            self.places.committed(), handled(self.places.read_side), self.lost if apart else frozenset()
-        )
+        return self.places.problems(self.lost)
 
     def _check(self) -> str | None:
         found = [*self.died, *self._problems()]
         kept = {*self.places.committed(), *self.lost}
         found += [f"{one} was committed and is not there" for one in set(self.acknowledged) - kept]
-        ranges = sorted(
-            (row["min_slice"], row["max_slice"])
-            for _, row in rows(self.places.read_side, "projection_ranges")
-        )
-        tiled = [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]
-        if not tiled or ranges[-1][1] != 1023:
+        if ranges := self.places.untiled():
             found.append(f"the ranges do not tile the slices: {ranges}")
         return found[0] if found else None
 

@@ -74,7 +74,7 @@ async def _say_alive(  # noqa: PLR0917 - as they come
 ) -> None:  # fmt: skip
     alive = {"lease_until": lease_until, "leaving": leaving, "projection_ids": ids}
     row = {
-        "owner": owner, "host": host, "pid": pid, "joined_at": db.clock(), "group_id": None,
+        "owner": owner, "host": host, "pid": pid, "joined_at": db.clock(), "group_id": None, "handlers": [],
         "beats": beat if answered == 0 else 0, **alive,
     }  # fmt: skip
     await db.insert(
@@ -235,9 +235,8 @@ async def _claim_range_v1(db: Backend, number: int, min_slice: int, owner: str) 
 async def leave_v1(db: Backend, owner: str) -> None:
     await db.delete("workers", lambda w: w["owner"] == owner)
     await db.breathe()
-    await db.update(
-        "projection_ranges", lambda r: r["owner"] == owner, lambda _: {"owner": None}, skip_locked=True
-    )
+    for table in ("projection_ranges", "group_ranges"):
+        await db.update(table, lambda r: r["owner"] == owner, lambda _: {"owner": None}, skip_locked=True)
 
 
 @function

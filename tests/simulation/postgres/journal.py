@@ -189,7 +189,7 @@ def page_of(  # noqa: PLR0917 - as the functions have them
     return sorted(found, key=place_of)[:limit]
 
 
-def _bytes_of(event: Row) -> int:
+def bytes_of(event: Row) -> int:
     """``_event_bytes_v1``: of JSON as it is stored."""
     total = _BYTES_BESIDE_JSON
     for text in (event["payload"], event["metadata"]):
@@ -209,7 +209,7 @@ def paged(events: Sequence[Row], limit: int, more_columns: Sequence[str] = ()) -
     for event in events:
         if total >= limit:
             break
-        total += _bytes_of(event)
+        total += bytes_of(event)
         page.append({**{column: event[column] for column in columns}, "more": total >= limit})
     return page
 

@@ -38,6 +38,14 @@ class Locks:
         """Who shares a lock."""
         return list(self._sharing.get(lock, ()))
 
+    def shared_numbers(self, kind: str) -> list[int]:
+        """Of shared locks of a kind and a number, the numbers."""
+        return [
+            lock[1]
+            for lock, holders in self._sharing.items()
+            if holders and isinstance(lock, tuple) and lock[0] == kind
+        ]
+
     def take_free(self, transaction: Transaction, locks: Iterable[Hashable]) -> None:
         """Take exclusive locks that nobody has."""
         for lock in locks:

@@ -14,7 +14,10 @@ from tests.simulation.postgres.storage import NEVER, Table, Transaction
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCES_LOCK = "sources"
 """ROW EXCLUSIVE on the table of sources: what every append takes first."""
+MATCHES = "matches"
+"""The sequence that numbers them."""
 SYSTEM = 7_000_000_000_000_000_001
+_LOGGED_AHEAD = 32  # numbers of a sequence
 _COMMIT_RECORD, _ROW_RECORD = 48, 64  # bytes in the log
 
 
@@ -50,6 +53,11 @@ class Server:
                 Table("handled", "number"),
                 Table("imports", "import_id"),
                 Table("outbox", "source_id", "seq_nr"),
+                Table("subscription_groups", "name"),
+                Table("subscriptions", "identity"),
+                Table("group_handlers", "subscription_id", "name"),
+                Table("group_ranges", "group_id", "min_slice", "handler"),
+                Table("matches", "group_id", "match_id", "slice", "matched_at"),
             )
         }
         self.place = 0
@@ -59,6 +67,8 @@ class Server:
         self.wal = 0x1000000
         self._wal_at = {0: self.wal}
         self.sequences: dict[str, int] = {}
+        self._matches_logged: list[tuple[int, int]] = [(0, 0)]
+        """After which commit it was logged up to which number those of matches are used up after a crash."""
         self.locks = Locks()
         self.prepared: dict[str, Transaction] = {}
         self._ever_prepared: list[Transaction] = []
@@ -81,9 +91,11 @@ class Server:
         return backend
 
     def next_of(self, sequence: str) -> int:
-        """The next number of a sequence, which no rollback takes back."""
-        self.sequences[sequence] = self.sequences.get(sequence, 0) + 1
-        return self.sequences[sequence]
+        """The next number of a sequence, which no rollback takes back; of matches, a crash may."""
+        number = self.sequences[sequence] = self.sequences.get(sequence, 0) + 1
+        if sequence == MATCHES and number > self._matches_logged[-1][1]:
+            self._matches_logged.append((self.place, number + _LOGGED_AHEAD))
+        return number
 
     def make_visible(self, transaction: Transaction) -> None:
         """Give a transaction its place in the order of commits: from now on, snapshots see it."""
@@ -136,12 +148,20 @@ class Server:
             self._lock_again(transaction)
         self.prepared = {transaction.gid or "": transaction for transaction in kept}
         self._ever_prepared = [one for one in self._ever_prepared if one.prepared_after <= place]
+        self._numbers_go_back(place)
         self.wal = self._wal_at[place]
         self._wal_at = {at: wal for at, wal in self._wal_at.items() if at <= place}
         self.place = place
         self.timeline += promoted
         self.started_at = self.clock()
         self.up = True
+
+    def _numbers_go_back(self, place: int) -> None:
+        """Numbers of matches go on from where the log has them: some are passed over, others come again."""
+        kept = [(at, number) for at, number in self._matches_logged if at < place]
+        self._matches_logged = kept or [(0, 0)]
+        if self.sequences.get(MATCHES):
+            self.sequences[MATCHES] = self._matches_logged[-1][1]
 
     def prepare(self, transaction: Transaction, gid: str) -> None:
         """Keep a transaction, with its locks, until somebody ends it by its name."""
