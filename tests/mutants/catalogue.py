@@ -7,6 +7,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
     auditing,
     deduplicating,
+    grouping,
     looking_twice,
     matching,
     reading,

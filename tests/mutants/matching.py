@@ -8,14 +8,6 @@ from tests.mutants.seeding import in_sql
 _FOLDER = "tests/integration/subscriptions"
 
 in_sql(
-    "matches-settle-at-once",
-    "a cursor may pass a match that is numbered and not visible yet",
-    "functions/subscriptions/settled_matches_v1.sql",
-    "RETURN least(_last, _lowest);",
-    "RETURN _last;",
-    Pytest(f"{_FOLDER}/test_listening.py::test_matching_that_commits_late_is_waited_for_and_not_jumped_over"),
-)
-in_sql(
     "cursors-move-without-an-epoch",
     "who has lost a range moves its cursor all the same",
     "functions/subscriptions/move_cursor_v1.sql",

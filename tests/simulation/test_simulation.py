@@ -16,7 +16,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.layers import Simulation
-from tests.simulation.history import Event, problems
+from tests.simulation.history import Event, problems, unread
 from tests.simulation.loop import Host, SimulatedLoop, simulated_loop
 from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of
 from tests.simulation.report import run_seeds
@@ -142,6 +142,24 @@ LOST = Event("a", 3, "lost")
 )
 def test_the_checker_of_histories_finds_what_is_wrong(handled: list[Event], wrong: str | None) -> None:
     found = problems(COMMITTED, handled, {LOST, COMMITTED[0]})
+
+    assert found == [] if wrong is None else any(wrong in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("seen", "wrong"),
+    [
+        (COMMITTED, None),
+        ([*COMMITTED, *COMMITTED[1:2], LOST], None),
+        (COMMITTED[:-1], "not handled: [3]"),
+        ([COMMITTED[1], COMMITTED[0], *COMMITTED[2:]], "out of order: [2, 1, 3]"),
+        ([*COMMITTED[:-1], LOST], "not handled: [3]"),
+    ],
+)
+def test_the_checker_of_what_is_seen_at_least_once_finds_what_is_wrong(
+    seen: list[Event], wrong: str | None
+) -> None:
+    found = unread(COMMITTED, seen)
 
     assert found == [] if wrong is None else any(wrong in one for one in found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -258,6 +258,11 @@ async def take_retries_v1(
     return []  # whoever has a batch that failed has a statement that is not modelled
 
 
+def begins_at(cursors: Iterable[int]) -> int:
+    """Where a range begins that is made of several."""
+    return min(cursors)
+
+
 @function
 async def _cut_group_v1(db: Backend, group: str, min_slices: Sequence[int]) -> None:
     if not (found := await db.lock_rows("subscription_groups", lambda g: g["name"] == group)):
@@ -282,7 +287,7 @@ async def _cut_group_v1(db: Backend, group: str, min_slices: Sequence[int]) -> N
             if any(o["handler_id"] == handler for o in parts):
                 await db.insert("group_ranges", new_group_range(
                     number, first, last,
-                    cursor=min(o["cursor"] for o in parts),
+                    cursor=begins_at(o["cursor"] for o in parts),
                     moved_at=max((o["moved_at"] for o in parts if o["moved_at"] is not None), default=None),
                     epoch=max(o["epoch"] for o in old) + 1,
                     handler_id=handler,
