@@ -50,6 +50,7 @@ class Consumer:
 
     Args:
         database: The database that has the schema. One connection is used, whatever the number of handlers and ranges.
+            Where this process runs projections, too, a pool of its own: :func:`projections.run` uses up all of its own.
         group: The group; it is made when it is not known.
         settings: Limits and times; None: the defaults.
         around: Makes a context manager in which a handler is called, of the names of the group and the handler, and the

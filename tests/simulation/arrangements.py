@@ -46,8 +46,6 @@ class Together:
     """Of the projection that is run."""
     first_place = 0
     """In the order of commits of the server, that before which nothing happens."""
-    more_connections = 0
-    """That a process needs."""
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]

@@ -38,7 +38,6 @@ class Groups(Together):
     """Each process matches, and reads for the group. What handlers have seen is in no database: it never goes back."""
 
     name = "matching"
-    more_connections = 2
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -74,12 +73,14 @@ class Groups(Together):
     # Processes
 
     def parts(self, number: int, database: Database, connect: Connect, settings: RunSettings) -> list[Part]:
+        readers = connect(self.read_side, 2)  # those of a pool that is run on are all for its ranges
+
         async def match(stop: asyncio.Event, take_over: bool) -> None:
             discovery = Matching(self._plan.ranges)
             await run(database, discovery=discovery, settings=settings, stop=stop, take_over=take_over)
 
         async def consume(stop: asyncio.Event, _take_over: bool) -> None:
-            await self._consumer(number, database).run(stop)
+            await self._consumer(number, readers).run(stop)
 
         return [match, consume]
 

@@ -135,7 +135,7 @@ class World:
         return SimulatedDatabase(self.network, server, settings)
 
     async def _work(self, worker: Worker, take_over: bool) -> None:
-        database = self.connect(self.places.read_side, self.plan.connections + self.places.more_connections)
+        database = self.connect(self.places.read_side, self.plan.connections)
         first, *others = self.places.parts(worker.number, database, self.connect, self._settings())
         if not others:
             await self._again_and_again(worker, first, take_over)
