@@ -273,6 +273,8 @@ def _engine(engine: str, master: str | None) -> Iterator[SparkContext | None]:
         if reason is not None:
             click.echo(f"runs in processes of this machine: {reason}", err=True)
         engine = "spark" if reason is None else "local"
+    if engine != "local":
+        click.echo("runs on Spark, which takes some seconds to start", err=True)
     with context_of(None if engine == "auto" else engine, master) as spark:
         yield spark
 

@@ -26,6 +26,7 @@ from projections.terminal import (
 )
 from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.comparing import Difference
+from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.refolding import EventOf
 from spark_projections.rebuilds.repairing import Comparison
 
@@ -106,9 +107,10 @@ async def verify(
     """  # noqa: D301 - click reads the escape
     if everything and sources is not None:
         raise click.UsageError("--all looks at every source: pass it without --sources")
+    definition = definition_of(name, targets)
     found = await repairing.verify(
         database,
-        definition_of(name, targets),
+        definition,
         sources=None if everything else sources or _SAMPLE,
         from_first_kept=from_first_kept,
         tell=_teller(),
@@ -122,9 +124,19 @@ async def verify(
         found,
         f"looked at {looked}, {counted(found.events, 'event')}",
         complaint=f"{counted(found.differing, 'row')} of projection {name!r} {differ} not what the journal says: "
-        f"to fix those of a source, run `projections rebuild {name} --source ID`; to build all again, "
-        f"`projections rebuild {name}`",
+        f"to build the read model again, run `projections rebuild {name}{_app(targets)}`{_of_a_source(definition)}",
     )
+
+
+def _app(targets: tuple[str, ...]) -> str:
+    """The options that name the modules again."""
+    return "".join(f" --app {target}" for target in targets)
+
+
+def _of_a_source(definition: Any) -> str:
+    """How to fix less than all, where rows can be told apart by their source."""
+    _, written = rebuildable(definition)
+    return "" if any(one.shared for one in written) else ", or of one source with --source ID"
 
 
 def _teller() -> Callable[[int, int], None]:

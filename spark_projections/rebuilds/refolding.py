@@ -71,13 +71,13 @@ async def comparable(
     if projection.kind not in {Kind.TABLE, Kind.STATEMENT} or len(tables) < len(written):
         raise NotRebuildable(
             f"the handlers of projection {name!r} write by themselves, so which rows are a source's is not known: "
-            f"to build the whole read model again, run `projections rebuild {name}`"
+            f"to build the whole read model again, run `projections rebuild {name} --app MODULE`"
         )
     if not shared and (sharing := [str(table) for table in tables if not table.per_source]):
         raise NotRebuildable(
             f"the rows of table {', '.join(sharing)} are made of the events of several sources, so those of one source "
-            f"cannot be told apart: to compare all, run `projections verify {name} --all`; to build the whole read "
-            f"model again, run `projections rebuild {name}`"
+            f"cannot be told apart: to compare all, run `projections verify {name} --app MODULE --all`; to build the "
+            f"whole read model again, run `projections rebuild {name} --app MODULE`"
         )
     await offsets.refuse_several(session, name, "this is of one")
     found = await offsets.status(session, name)
