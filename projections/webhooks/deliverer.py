@@ -87,6 +87,7 @@ class _Deliverer:
         # What is finished makes room at its endpoint, and lets the next of its order go.
         self._outcomes = Outcomes(database, settings, observer, stored=self._claiming.wake)
         self._reap_at = 0.0
+        self._expiring = False
         self._shortage = Shortage(settings.restart)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -121,7 +122,7 @@ class _Deliverer:
         found = await self._claim(min(free, self._settings.claim_size))
         for claimed in found:
             self._begin(claimed)
-        if found:
+        if found or self._expiring:
             self._pace.quicken()
             return AT_ONCE
         return self._pace.slow_down()
@@ -173,7 +174,8 @@ class _Deliverer:
         if now >= self._reap_at:
             self._reap_at = now + self._settings.reap_every.total_seconds()
             for _ in range(_EXPIRING):
-                if not await expire(session):
+                self._expiring = await expire(session)
+                if not self._expiring:
                     break
             else:
                 self._reap_at = now

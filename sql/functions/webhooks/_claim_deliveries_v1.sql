@@ -1,5 +1,6 @@
 -- Takes deliveries that are due, and uses up an attempt of each; returns them with all that a request needs. Send at once:
 -- after the endpoint's deadline and p_margin an attempt counts as lost. Nothing is taken whose expiry has passed: some of it ends first.
+-- An endpoint of which more has is passed over until that has ended, too, and costs others no place.
 --
 -- Fair: first over tenants, then over the endpoints of each. After the endpoints of the 100 deliveries that are due for longest,
 -- each tenant in turn gives its next endpoint, round by round, from a place that p_from says (a random one serves); then each
@@ -42,6 +43,7 @@ DECLARE
     _tenant text COLLATE "C";
     _endpoint text COLLATE "C";
     _next_at timestamptz;
+    _expired boolean;
     -- However many endpoints have what is for later, or is held back, these are found at once.
     _longest text[];
     _longest_tenants text[];
@@ -82,16 +84,22 @@ DECLARE
 BEGIN
     PERFORM projections._expire_deliveries_v1();
     _now := clock_timestamp();  -- what has gone on behind these is due
-    SELECT array_agg(o.endpoint_id ORDER BY o.next_at), array_agg(o.tenant ORDER BY o.next_at), sum(o.due) < 100
+    SELECT
+        coalesce(array_agg(o.endpoint_id ORDER BY o.next_at) FILTER (WHERE NOT o.expired), '{}'),
+        coalesce(array_agg(o.tenant ORDER BY o.next_at) FILTER (WHERE NOT o.expired), '{}'), sum(o.due) < 100
     INTO _longest, _longest_tenants, _all_seen
     FROM (
-        SELECT o.endpoint_id, o.tenant, min(o.next_at) AS next_at, count(*) AS due FROM (
-            SELECT d.endpoint_id, d.tenant, d.next_at FROM projections.webhook_deliveries AS d
+        SELECT
+            o.endpoint_id, o.tenant, min(o.next_at) AS next_at, count(*) AS due,
+            (array_agg(o.expired ORDER BY o.next_at, o.delivery_id))[1] AS expired
+        FROM (
+            SELECT d.endpoint_id, d.tenant, d.next_at, d.delivery_id, coalesce(d.expires_at <= _now, FALSE) AS expired
+            FROM projections.webhook_deliveries AS d
             WHERE d.state = 'pending' AND d.next_at <= _now ORDER BY d.next_at LIMIT 100
         ) AS o
         GROUP BY o.endpoint_id, o.tenant
     ) AS o;
-    IF _longest IS NULL THEN
+    IF _all_seen IS NULL THEN
         RETURN;
     END IF;
     SELECT
@@ -159,7 +167,8 @@ BEGIN
                     CONTINUE;
                 END IF;
             END IF;
-            SELECT d.tenant, d.endpoint_id, d.next_at INTO _tenant, _endpoint, _next_at FROM projections.webhook_deliveries AS d
+            SELECT d.tenant, d.endpoint_id, d.next_at, coalesce(d.expires_at <= _now, FALSE)
+            INTO _tenant, _endpoint, _next_at, _expired FROM projections.webhook_deliveries AS d
             WHERE d.state = 'pending' AND d.tenant = _round[_place] AND d.endpoint_id > _after[_place]
             ORDER BY d.tenant, d.endpoint_id, d.next_at, d.delivery_id LIMIT 1;
             IF NOT FOUND OR (_turned[_place] AND _start <> '' AND _endpoint > _start) THEN
@@ -176,7 +185,7 @@ BEGIN
                 CONTINUE;
             END IF;
             _after[_place] := _endpoint;
-            CONTINUE WHEN _next_at > _now OR _endpoint = ANY (_seen);
+            CONTINUE WHEN _next_at > _now OR _expired OR _endpoint = ANY (_seen);
         END IF;
         SELECT
             c.opened, c.tokens, c.refilled_at, e.rate_limit, e.policy,

@@ -22,7 +22,7 @@ from tests.fixtures.schema import (
     run,
 )
 
-SECRET = {"webhook_secrets", "webhook_endpoints", "webhook_answers"}
+SECRET = {"webhook_secrets", "webhook_credentials", "webhook_endpoints", "webhook_answers"}
 """A reader may not read all of these."""
 
 _CALLED = r"""
@@ -217,7 +217,12 @@ class TestRoles:
         run(reader, "SELECT * FROM projections._missing_partitions_v1()")
 
     @pytest.mark.parametrize(
-        "what", ["* FROM projections.webhook_secrets", "headers FROM projections.webhook_endpoints"]
+        "what",
+        [
+            "* FROM projections.webhook_secrets",
+            "secret FROM projections.webhook_credentials",
+            "headers FROM projections.webhook_endpoints",
+        ],
     )
     def test_a_reader_sees_no_secrets(self, login: Any, what: str) -> None:
         with pytest.raises(MissingPrivilege, match=REFUSED):

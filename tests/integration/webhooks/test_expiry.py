@@ -121,6 +121,22 @@ class TestWhatExpires:
         assert set(await states(database, ep)) == {"expired"}
         assert await fetchval(database, "SELECT sum(expired)::int FROM projections.webhook_circuits") == 2500
 
+    async def test_many_that_expire_together_cost_no_other_endpoint_its_places(
+        self, database: Database
+    ) -> None:
+        for number in range(8):
+            await some(database, await endpoint(database, f"ep_{number}", max_in_flight=1000), 400)
+        free = await endpoint(database, "ep_9", max_in_flight=1000)
+        other = await endpoint(database, "ep_x", tenant="globex", max_in_flight=1000)
+        await deliver_events(database, free, 20)
+        await deliver_events(database, other, 20, tenant="globex")
+        await passes(database)
+        taken = await take(database, 40)
+        assert await fetchval(
+            database, "SELECT count(*) > 1000 FROM projections.webhook_deliveries WHERE state = 'pending'"
+        )
+        assert sorted(one.endpoint_id for one in taken) == [free] * 20 + [other] * 20
+
     async def test_who_holds_an_endpoint_keeps_its_own_alone(self, database: Database) -> None:
         held, free = await endpoint(database, "ep_1"), await endpoint(database, "ep_2")
         for each in (held, free):
