@@ -101,6 +101,10 @@ class Backtracking(Protocol):
         """Take in a poll; reads that follow must be later statements than it."""
         ...
 
+    def read_again(self, since: datetime) -> None:
+        """Look for events from a time on with the next poll: some may be there that were not when it was read."""
+        ...
+
     def unchanged(self, poll: WritersPoll) -> bool:
         """Whether a poll that also saw no event after the position changes nothing: it may be passed over."""
         ...
@@ -192,6 +196,10 @@ class WriterLockBacktracking:
         if self._forward:
             return ReadEvents(self._position, END_OF_TIME)
         return Poll()
+
+    def read_again(self, since: datetime) -> None:
+        # As if a writer of that time were about to end; the horizon goes back until that has been read.
+        self._bounds["again"] = since
 
     def unchanged(self, poll: WritersPoll) -> bool:
         return (

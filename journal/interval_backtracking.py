@@ -72,13 +72,16 @@ class IntervalBacktracking:
             return ReadEvents(self._position, self._reach)
         return Poll()
 
+    def read_again(self, since: datetime) -> None:
+        self._second = min(self._second, Position.before(since))
+
     def unchanged(self, poll: WritersPoll) -> bool:  # noqa: ARG002 - it tells nothing about writers
         return False
 
     def polled(self, poll: WritersPoll) -> None:
         for number, oldest in poll.imports.items():
             if number > self.import_id:
-                self._second = min(self._second, Position.before(oldest))
+                self.read_again(oldest)
                 self.import_id = number
         still = self._take_the_time(poll)
         # What was stamped at that very time may still commit.

@@ -5,6 +5,9 @@ The two can lose commits apart. A journal that goes back in time (a fail-over, a
 handled here, and then gives their numbers to others, which would count as handled. An offset has the number and the
 time of an event, and a number that is given again has another time: so they are compared whenever the journal lives
 another life than when they were compared last.
+
+A journal that is ordered by numbers may also have drawn some again that were passed already, for events of sources that
+have lost nothing: in another life, all that offsets are kept of is read again.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import NamedTuple
 from journal import (
     BEGINNING,
     END_OF_TIME,
+    JOURNAL,
     DatabaseWentBack,
     Generation,
     JournalUnavailable,
@@ -32,11 +36,12 @@ from offsets.errors import RangeLost, WrongJournal
 from offsets.store import Claim
 
 _LIFE = """
-SELECT journal_life FROM projections.projection_ranges
-WHERE projection_id = $1 AND min_slice = $2 AND epoch = $3 AND owner = $4
+SELECT r.journal_life, r.handled_until, p.evicted_before
+FROM projections.projection_ranges AS r INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
+WHERE r.projection_id = $1 AND r.min_slice = $2 AND r.epoch = $3 AND r.owner = $4
 """
 _NOTE_LIFE = """
-UPDATE projections.projection_ranges SET journal_life = $5
+UPDATE projections.projection_ranges SET journal_life = $5, horizon = least(horizon, $6)
 WHERE projection_id = $1 AND min_slice = $2 AND epoch = $3 AND owner = $4
 """
 _OFFSETS = """
@@ -95,6 +100,7 @@ async def fit_journal(
     reader: SliceReader,
     reading: Callable[[OwnedSession], AbstractAsyncContextManager[Session]],
     *,
+    by_number: bool = False,
     may_be_behind: bool = False,
 ) -> tuple[bool, Sequence[AheadOfJournal]]:
     """
@@ -106,11 +112,13 @@ async def fit_journal(
         seen: The generation of the journal.
         reader: Reads the journal.
         reading: Lends a session on it, while the other is kept.
+        by_number: Whether it is ordered by numbers: then the range is set back to where offsets are kept from.
         may_be_behind: Whether it is a standby, which may have what it misses later.
 
     Returns:
-        Whether the journal lives another life: imports may be lost, too, and their numbers used again. And those
-        sources: each is parked at the first event that is lost, and stands before it.
+        Whether the journal lives another life: numbers of imports may be used again, and of a journal that is ordered
+        by numbers those of events. And those sources: each is parked at the first event that is lost, and stands
+        before it.
 
     Raises:
         RangeLost: Another worker has claimed the range.
@@ -126,7 +134,11 @@ async def fit_journal(
     if life == seen.life:
         return False, ()
     ahead: list[AheadOfJournal] = []
-    async for found in ahead_of_journal(session, claim.projection_id, reader, reading, seen):
+    may_fall = reader.queries is not JOURNAL and not by_number
+    handled_until = row["handled_until"] if may_fall else BEGINNING
+    async for found in ahead_of_journal(
+        session, claim.projection_id, reader, reading, seen, handled_until=handled_until
+    ):
         ahead += found
         if ahead and (life is None or not seen.is_of(life)):
             raise WrongJournal(
@@ -139,8 +151,9 @@ async def fit_journal(
             f"the standby does not have event {ahead[0].handled} of source {ahead[0].source_id!r}, which is handled, "
             "and of others. Either it is behind, or that is lost: name its primary, which tells the one from the other"
         )
+    again = row["evicted_before"] if by_number and life is not None else END_OF_TIME
     async with session.transaction():
-        noted = await session.execute(_NOTE_LIFE, *mine, seen.life)
+        noted = await session.execute(_NOTE_LIFE, *mine, seen.life, again)
         for one in ahead if noted else ():
             await _set_back(session, claim.projection_id, one)
     if not noted:
@@ -154,6 +167,8 @@ async def ahead_of_journal(
     reader: SliceReader,
     reading: Callable[[OwnedSession], AbstractAsyncContextManager[Session]],
     seen: Generation | None = None,
+    *,
+    handled_until: datetime = BEGINNING,
 ) -> AsyncIterator[Sequence[AheadOfJournal]]:
     """
     Sources of which more is handled than the journal has, for each page of offsets in the slices of a reader.
@@ -164,6 +179,7 @@ async def ahead_of_journal(
         reader: Reads the journal.
         reading: Lends a session on it, while the other is kept.
         seen: The generation of the journal, if it is to be that one.
+        handled_until: See :func:`ahead_in`.
 
     Raises:
         DatabaseWentBack: It is another one.
@@ -172,7 +188,7 @@ async def ahead_of_journal(
     while rows := await session.fetch(_OFFSETS, projection_id, *reader.slices, after, _PAGE):
         page = [Key(*row.values()) for row in rows]
         async with reading(session) as journal:
-            ahead = await ahead_in(journal, reader, page)
+            ahead = await ahead_in(journal, reader, page, handled_until)
             if seen is not None:
                 await _check(journal, reader, seen)
         yield ahead
@@ -186,8 +202,19 @@ async def _check(journal: Session, reader: SliceReader, seen: Generation) -> Non
         raise DatabaseWentBack("another database answers for the journal, or it went back in time")
 
 
-async def ahead_in(journal: Session, reader: SliceReader, offsets: Sequence[Key]) -> list[AheadOfJournal]:
-    """Of offsets, given as the events that were handled last, those of which the journal does not have that event."""
+async def ahead_in(
+    journal: Session, reader: SliceReader, offsets: Sequence[Key], handled_until: datetime = BEGINNING
+) -> list[AheadOfJournal]:
+    """
+    Of offsets, given as the events that were handled last, those of which the journal does not have that event.
+
+    Args:
+        journal: A session on the journal.
+        reader: Reads it.
+        offsets: The offsets.
+        handled_until: Where times of a source may run against its numbers, the newest of all that were handled: what
+            has come instead of what is lost is later. Else the order of the source's own times tells.
+    """
     since = max(min(last.db_timestamp for last in offsets) - _SKEW, BEGINNING)
     keys = [(last.source_id, last.seq_nr + 1) for last in offsets]
     found = await reader.predecessors(journal, keys, since, END_OF_TIME)
@@ -201,17 +228,20 @@ async def ahead_in(journal: Session, reader: SliceReader, offsets: Sequence[Key]
                 continue
         if at == last.db_timestamp:
             continue
-        kept = await _last_kept(journal, reader, last)
+        kept = await _last_kept(journal, reader, last, handled_until)
         ahead.append(AheadOfJournal(last.source_id, last.slice, last.seq_nr, *kept))
     return ahead
 
 
-async def _last_kept(journal: Session, reader: SliceReader, last: Key) -> tuple[int, datetime | None]:
-    """The last event of a source that is older than one that was lost: what came instead is newer."""
+async def _last_kept(
+    journal: Session, reader: SliceReader, last: Key, handled_until: datetime
+) -> tuple[int, datetime | None]:
+    """The last event of a source, before one that was lost, that was there with it: what came instead is newer."""
+    before = last.seq_nr - 1  # whatever has its number now is another one
     async for envelope in read_source(
-        journal, last.source_id, last=last.seq_nr, backwards=True, queries=reader.queries
+        journal, last.source_id, last=before, backwards=True, queries=reader.queries
     ):
-        if envelope.db_timestamp < last.db_timestamp:
+        if envelope.db_timestamp < last.db_timestamp or envelope.db_timestamp <= handled_until:
             return envelope.seq_nr, envelope.db_timestamp
     return 0, None
 

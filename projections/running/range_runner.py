@@ -192,6 +192,8 @@ class RangeRunner:
         self._decisions |= any(source.decision != "waiting" for source in sources)
         parked = {source.source_id: source.seq_nr for source in sources}
         state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
+        if self._reborn and self._log.log.is_by_number:
+            self._backtracking.read_again(state.evicted_before)
         transactions = Transactions(
             self.projection.name, self._store, state, self._stored_progress, self._pause_for,
             self._settings.handler_timeout + _LATER,
@@ -211,7 +213,7 @@ class RangeRunner:
         assert seen is not None  # noqa: S101 - a poll has shown one
         self._store.generation = await generation(session)
         reborn, ahead = await fit_journal(
-            session, self.claim, seen, self._reader, self._log.comparing,
+            session, self.claim, seen, self._reader, self._log.comparing, by_number=self._log.log.is_by_number,
             may_be_behind=look.poll.replayed_until is not None,
         )  # fmt: skip
         if reborn:

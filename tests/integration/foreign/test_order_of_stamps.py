@@ -8,13 +8,27 @@ from contextlib import aclosing
 import asyncpg
 import pytest
 
+import offsets
 from journal import BEGINNING, connect
 from journal.foreign import table_log
 from offsets.live import live_events
 from projections import EventEnvelope, Session, handles, projection
-from tests.fixtures.foreign import FOREIGN
-from tests.fixtures.projections import EFFECTS, Happened, effects, execute, record, running, until_effects
+from tests.fixtures.failover import Server, pair
+from tests.fixtures.foreign import FOREIGN, Orders
+from tests.fixtures.projections import (
+    EFFECTS,
+    Happened,
+    caught_up,
+    effects,
+    execute,
+    fetchval,
+    record,
+    running,
+    until,
+    until_effects,
+)
 from tests.integration.foreign.test_attacks import MAPPINGS, TABLE, insert
+from tests.integration.going_back.test_two_databases import answered
 
 
 async def write(dsn: str) -> None:
@@ -65,3 +79,44 @@ async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn:
         async with aclosing(live_events(log, "order", start=BEGINNING)) as events, asyncio.timeout(30):
             found = [(await anext(events)).seq_nr for _ in range(4)]
     assert found == [1, 2, 3, 4]
+
+
+@pytest.mark.timeout(120)
+async def test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_before_it(
+    base_cluster: Server, dsn: str
+) -> None:
+    """It fails over between the two; the first was not lost, and is not handled again."""
+    async with pair(base_cluster, "one") as servers, connect(dsn) as read_side:
+        await asyncio.to_thread(servers.follow)
+        theirs = servers.direct("one").replace("read-write", "primary")  # who only reads may
+        early, application = await asyncpg.connect(theirs), await asyncpg.connect(theirs)
+        await application.execute(f"{TABLE}; CREATE INDEX ON orders (at)")
+        await early.execute("BEGIN")
+        await insert(application, "s")
+        await execute(read_side, EFFECTS)
+        async with connect(theirs, FOREIGN["asyncpg"]) as database:
+            log = await table_log(database, MAPPINGS["transaction-start"], name="shop")
+            async with running(read_side, Orders, journal=log, ranges=1):
+                await until_effects(read_side, 1)
+                await asyncio.to_thread(servers.cut)
+                await insert(early, "s")
+                await early.execute("COMMIT")
+                await until_effects(read_side, 2)
+                await early.close()
+                await application.close()
+                await servers.fail_over()
+                await answered(database)
+                application = await asyncpg.connect(theirs)
+                await insert(application, "s")
+                await until(read_side, "SELECT count(*) = 1 FROM projections.parked_sources")
+                async with read_side.session() as session:
+                    (parked,) = await offsets.ParkedSources(session).list("orders")
+                    assert (parked.seq_nr, "has lost event 2," in parked.error) == (2, True), parked.error
+                    await offsets.ParkedSources(session).retry("orders", "s")
+                await until_effects(read_side, 3)
+                await insert(application, "s")
+                await until_effects(read_side, 4)
+            await application.close()
+            await caught_up(read_side, Orders, journal=log)
+        assert await effects(read_side) == [("s", 1), ("s", 2), ("s", 2), ("s", 3)]
+        assert await fetchval(read_side, "SELECT count(*) FROM projections.parked_sources") == 0

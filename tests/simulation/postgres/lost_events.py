@@ -23,16 +23,21 @@ def _is_range(row: Row, number: int, min_slice: int, epoch: int, owner: str) -> 
 @statement(lost_events._LIFE)
 async def journal_life(db: Backend, *mine: int | str) -> list[Row]:
     found = db.select("projection_ranges", lambda r: _is_range(r, *mine))  # type: ignore[arg-type]
-    return [{"journal_life": row["journal_life"]} for row in found]
+    columns = ("journal_life", "handled_until")
+    return [
+        {**{name: row[name] for name in columns}, "evicted_before": known["evicted_before"]}
+        for row in found
+        for known in db.select("projections", lambda p: p["projection_id"] == mine[0])
+    ]
 
 
 @statement(lost_events._NOTE_LIFE)
 async def note_journal_life(db: Backend, *args: int | str) -> Touched:
-    *mine, life = args
+    *mine, life, again = args
     noted = await db.update(
         "projection_ranges",
         lambda r: _is_range(r, *mine),
-        lambda _: {"journal_life": life},  # type: ignore[arg-type]
+        lambda r: {"journal_life": life, "horizon": min(r["horizon"], again)},  # type: ignore[arg-type]
     )
     return Touched(len(noted))
 
