@@ -82,7 +82,9 @@ class Reading:
         entity_type: The types of the events.
         slices: The range of slices whose events are read.
         since: Events with this ``db_timestamp`` or a later one.
-        until: Events with this ``db_timestamp`` or an earlier one: the fence.
+        until: Events with this ``db_timestamp`` or an earlier one.
+        is_fence: Of each source, all up to its last event of this time or an earlier one: also those before it that
+            another system has stamped later.
         after: With ``order="source"``: events behind this (source_id, seq_nr), to resume there.
         event_types: Events of these types; empty for all.
         source_ids: Events of these sources; empty for all.
@@ -100,6 +102,7 @@ class Reading:
     slices: SliceRange = ALL_SLICES
     since: datetime | None = None
     until: datetime | None = None
+    is_fence: bool = False
     after: tuple[str, int] | None = None
     event_types: tuple[str, ...] = ()
     source_ids: tuple[str, ...] = ()
@@ -188,12 +191,38 @@ class Relations:
             return f"e.place {comparison} {literal((time - _EPOCH) // _INSTANT)}"
         return f"e.db_timestamp {comparison} {literal(time)}"
 
+    def before_fence(self, fence: datetime) -> str:
+        """
+        The condition of events up to the last one of their source that is at a time, or before it.
+
+        Which sources have such an event after a later one is found out once, from what is behind the time; nearly
+        always there is none.
+        """
+        before = self.at("<=", fence)
+        if self.by_number:
+            return before
+
+        def is_followed(event: str) -> str:
+            return (
+                f"EXISTS (SELECT FROM {self.events} AS n WHERE n.source = {event}.source "
+                f"AND n.seq_nr > {event}.seq_nr AND n.db_timestamp <= {literal(fence)})"
+            )
+
+        cut = (
+            f"SELECT c.source FROM (SELECT e.source, min(e.seq_nr) AS seq_nr FROM {self.events} AS e "
+            f"WHERE NOT {before} GROUP BY e.source) AS c WHERE {is_followed('c')}"
+        )
+        return f"({before} OR (e.source = ANY (ARRAY({cut})) AND {is_followed('e')}))"
+
     def of_sources(self, source_ids: tuple[str, ...]) -> str:
         """The condition of events of sources; the ids are of the type that they are stored as."""
         return f"e.source IN ({', '.join(map(literal, source_ids))})"
 
 
 class _Ours(Relations):
+    def before_fence(self, fence: datetime) -> str:
+        return self.at("<=", fence)  # the times of a source rise
+
     def of_sources(self, source_ids: tuple[str, ...]) -> str:
         return f"e.source_id = ANY ({literal(source_ids)})"
 
@@ -231,7 +260,7 @@ def _conditions(reading: Reading, relations: Relations) -> Iterator[str]:
     if reading.since is not None:
         yield relations.at(">=", reading.since)
     if reading.until is not None:
-        yield relations.at("<=", reading.until)
+        yield relations.before_fence(reading.until) if reading.is_fence else relations.at("<=", reading.until)
     if reading.after is not None:
         yield f"(e.source_id, e.seq_nr) > ({literal(reading.after[0])}, {literal(reading.after[1])})"
     if reading.seq_nrs != ALL_SEQ_NRS:

@@ -13,8 +13,10 @@ from spark_projections.rebuilds.verifying import compare_sums
 
 _LAST = """
 CREATE TABLE {schema}._last AS
-SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,
-    sum(o.events)::bigint AS events
+SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr,
+    -- That of the last event: in a journal of another system, one before it may be later.
+    (array_agg(o.db_timestamp ORDER BY o.seq_nr DESC))[1] AS db_timestamp,
+    max(o.newest) AS newest, sum(o.events)::bigint AS events
 FROM {schema}._offsets AS o GROUP BY o.source_id
 """
 

@@ -60,7 +60,7 @@ SELECT schemaname, relname FROM pg_catalog.pg_stat_xact_user_tables
 WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname <> $1 AND schemaname NOT LIKE 'pg\\_temp\\_%'
 AND (schemaname <> 'projections' OR relname NOT LIKE 'rebuild\\_%') LIMIT 1
 """
-_OFFSETS = ("source_id", "slice", "seq_nr", "db_timestamp", "events")
+_OFFSETS = ("source_id", "slice", "seq_nr", "db_timestamp", "events", "newest")
 _BATCH = 20_000
 """Events of a transaction of a table projection: the more of a source are together, the fewer rows are written."""
 _CONFLICT_RETRIES = 10
@@ -239,8 +239,8 @@ class _Part:
 
     async def _fold_pages(self, place: _Place) -> None:
         reading = Reading(
-            self._projection.entity_types, self._slices, until=self._job.until, order="source",
-            after=place[:2] if place.source_id else None,
+            self._projection.entity_types, self._slices, until=self._job.until, is_fence=True,
+            order="source", after=place[:2] if place.source_id else None,
         )  # fmt: skip
         async with aclosing(_pages(self._log, reading, self._size)) as pages:
             async for page in pages:
@@ -331,11 +331,13 @@ class _Part:
 
 
 def _last(page: Sequence[EventEnvelope]) -> list[tuple[Any, ...]]:
-    """For each source the last event, and how many there are."""
+    """For each source the last event, how many there are, and the latest time of them."""
     found: dict[str, tuple[Any, ...]] = {}
     for e in page:
-        count = found[e.source_id][4] + 1 if e.source_id in found else 1
-        found[e.source_id] = (e.source_id, e.slice, e.seq_nr, e.db_timestamp, count)
+        count, newest = 1, e.db_timestamp
+        if (before := found.get(e.source_id)) is not None:
+            count, newest = before[4] + 1, max(before[5], newest)
+        found[e.source_id] = (e.source_id, e.slice, e.seq_nr, e.db_timestamp, count, newest)
     return list(found.values())
 
 

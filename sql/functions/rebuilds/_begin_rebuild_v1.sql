@@ -68,7 +68,8 @@ BEGIN
     END IF;
     EXECUTE format('CREATE SCHEMA %I', _schema);
     EXECUTE format(
-        'CREATE TABLE %I._offsets (source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz, events bigint)',
+        'CREATE TABLE %I._offsets (source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz, '
+        'events bigint, newest timestamptz)',
         _schema
     );
     INSERT INTO projections.rebuild_parts (rebuild_id, min_slice, max_slice)

@@ -48,11 +48,12 @@ BEGIN
         'WHERE o.projection_id = $1 AND o.source_id = n.source_id AND o.seq_nr <> n.seq_nr',
         p_rebuild.rebuild_id
     ) USING p_rebuild.projection_id;
-    -- An older source without an offset counts as handled.
+    -- An older source without an offset counts as handled. In a journal of another system, its last event may be older than
+    -- one before that, which is read again.
     EXECUTE format(
         'INSERT INTO projections.source_offsets (projection_id, source_id, slice, seq_nr, db_timestamp) '
         'SELECT $1, n.source_id, n.slice, n.seq_nr, n.db_timestamp FROM projections_rebuild_%s._last AS n '
-        'WHERE n.db_timestamp >= (SELECT p.evicted_before FROM projections.projections AS p WHERE p.projection_id = $1) '
+        'WHERE coalesce(n.newest, n.db_timestamp) >= (SELECT p.evicted_before FROM projections.projections AS p WHERE p.projection_id = $1) '
         'AND NOT EXISTS (SELECT FROM projections.source_offsets AS o WHERE o.projection_id = $1 AND o.source_id = n.source_id)',
         p_rebuild.rebuild_id
     ) USING p_rebuild.projection_id;
