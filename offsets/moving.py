@@ -228,7 +228,10 @@ async def _handled_before(log: Log, reader: SliceReader, stands: Standing) -> li
     async with log.session() as journal:
         while place.db_timestamp < until:
             page = await reader.keys(journal, place, until)
-            last |= {key.source_id: key for key in page if key.db_timestamp < stands.bounds[key.slice]}
+            for key in page:
+                known = last.get(key.source_id)  # its times may run against its numbers
+                if key.db_timestamp < stands.bounds[key.slice] and (known is None or key.seq_nr > known.seq_nr):
+                    last[key.source_id] = key
             if not page.more:
                 break
             place = page[-1].position

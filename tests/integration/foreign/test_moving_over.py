@@ -161,6 +161,26 @@ async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_
         )
 
 
+async def test_a_source_stands_at_its_last_number_and_not_at_its_last_time(
+    empty_dsn: str, dsn: str
+) -> None:
+    """The transaction of event 2 began before that of event 1."""
+    (low,) = _in_slices(0, 511, 1)
+    first, high, last = sorted(_in_slices(512, 1023, 3), key=slice_of)
+    async with akka(empty_dsn, dsn) as (there, log, read_side):
+        await there.persist(low, at(-120))
+        await there.handled(low, 1, at(-120), "0-511")
+        await there.persist(high, at(-59))
+        await there.persist(high, at(-60))
+        for one in (first, last):
+            await there.persist(one, at(-30))
+            await there.handled(one, 1, at(-30), "512-1023")
+        await take_over(read_side, log, Accounts, AKKA)
+        await there.persist(high, datetime.now(UTC))
+        await caught_up(read_side, Accounts, journal=log)
+        assert await effects(read_side) == [(high, 3)]
+
+
 async def test_what_a_real_projection_of_akka_has_stored_is_taken_over(empty_dsn: str, dsn: str) -> None:
     lines = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
     events = [line["event"] for line in lines if "event" in line]
