@@ -230,7 +230,9 @@ async def _handled_before(log: Log, reader: SliceReader, stands: Standing) -> li
             page = await reader.keys(journal, place, until)
             for key in page:
                 known = last.get(key.source_id)  # its times may run against its numbers
-                if key.db_timestamp < stands.bounds[key.slice] and (known is None or key.seq_nr > known.seq_nr):
+                if key.db_timestamp < stands.bounds[key.slice] and (
+                    known is None or key.seq_nr > known.seq_nr
+                ):
                     last[key.source_id] = key
             if not page.more:
                 break

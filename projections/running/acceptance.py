@@ -89,21 +89,24 @@ class Acceptance:
     async def _unknown_gaps(
         self, session: OwnedSession, batch: BatchVerdicts, page: Sequence[EventEnvelope]
     ) -> set[tuple[str, int]]:
-        """Of sources without an offset, those whose event before the page's first was never handled."""
+        """Of sources without an offset, those whose event before the first one here to be handled never was."""
         if not (without_offset := batch.without_offset()):
             return set()
-        firsts: dict[str, EventEnvelope] = {}
+        unknown: list[tuple[str, int]] = []
+        newest = BEGINNING
         for envelope in page:
-            if envelope.source_id in without_offset:
-                firsts.setdefault(envelope.source_id, envelope)
-        unknown = [
-            (source_id, e.seq_nr)
-            for source_id, e in firsts.items()
-            if batch.validate(source_id, e.seq_nr, e.db_timestamp) is Verdict.UNKNOWN_SOURCE
-        ]
+            source_id, seq_nr, at = envelope.source_id, envelope.seq_nr, envelope.db_timestamp
+            if source_id not in without_offset:
+                continue
+            verdict = batch.validate(source_id, seq_nr, at)
+            if verdict is Verdict.DUPLICATE:  # it is before the start; what follows may not be
+                continue
+            without_offset.remove(source_id)
+            if verdict is Verdict.UNKNOWN_SOURCE:
+                unknown.append((source_id, seq_nr))
+                newest = max(newest, at)
         if not unknown:
             return set()
-        newest = max(firsts[source_id].db_timestamp for source_id, _ in unknown)
         since = self._state.evicted_before
         async with self._reading(session) as journal:
             predecessors = await self._reader.predecessors(journal, unknown, since, newest)

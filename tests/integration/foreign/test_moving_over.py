@@ -161,9 +161,7 @@ async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_
         )
 
 
-async def test_a_source_stands_at_its_last_number_and_not_at_its_last_time(
-    empty_dsn: str, dsn: str
-) -> None:
+async def test_a_source_stands_at_its_last_number_and_not_at_its_last_time(empty_dsn: str, dsn: str) -> None:
     """The transaction of event 2 began before that of event 1."""
     (low,) = _in_slices(0, 511, 1)
     first, high, last = sorted(_in_slices(512, 1023, 3), key=slice_of)

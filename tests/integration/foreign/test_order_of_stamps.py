@@ -72,6 +72,28 @@ async def test_the_first_events_of_a_source_are_handled_in_the_order_of_their_nu
         assert await effects(read_side) == [("s", number) for number in range(1, 5)]
 
 
+async def test_a_source_that_a_start_cuts_is_handled_from_its_first_event_after_it(
+    empty_dsn: str, dsn: str
+) -> None:
+    """Events 3 and 4 are stamped before the start, and come between 1 and 2, which are not, and 5."""
+    await write(empty_dsn)
+    owner = await asyncpg.connect(empty_dsn)
+    async with connect(dsn) as read_side, connect(empty_dsn, FOREIGN["asyncpg"]) as database:
+        await execute(read_side, EFFECTS)
+        log = await table_log(database, MAPPINGS["transaction-start"], name="shop")
+        await caught_up(read_side, Orders, journal=log)
+        await execute(read_side, "DELETE FROM effects")
+        async with read_side.session() as session:
+            start = await owner.fetchval("SELECT at FROM orders WHERE version = 2")
+            await offsets.set_offset(session, "orders", start)
+        async with running(read_side, Orders, journal=log, ranges=1):
+            await until_effects(read_side, 2)
+            await insert(owner, "s")
+            await until_effects(read_side, 5)
+        assert await effects(read_side) == [("s", number) for number in range(1, 6)]
+    await owner.close()
+
+
 async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn: str) -> None:
     await write(empty_dsn)
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
