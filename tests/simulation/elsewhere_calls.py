@@ -23,7 +23,8 @@ def _place(facts: Facts, n: int) -> tuple[Any, ...]:
 
 def compare_life(facts: Facts, a: int, b: int) -> Call:
     if b % 2:
-        return Call("note life", lost_events._NOTE_LIFE, (*_place(facts, a), _LIVES[b % 3]))
+        again = END_OF_TIME if a % 2 else BEGINNING
+        return Call("note life", lost_events._NOTE_LIFE, (*_place(facts, a), _LIVES[b % 3], again))
     return look("life", lost_events._LIFE, _place(facts, a))
 
 
