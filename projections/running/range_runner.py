@@ -291,8 +291,7 @@ class RangeRunner:
                 async with self._reading(session) as journal:
                     keys = await self._reader.keys(journal, after, until)
                 await self._handle_late(session, keys)
-                last = max((key.position for key in keys), default=None)
-                self._backtracking.keys_read(last, full=keys.more)
+                self._backtracking.keys_read(max((k.position for k in keys), default=None), full=keys.more)
             case ReadEvents(after, until):
                 last, more = await self._handle_page(session, after, until)
                 # Only after the commit: until then the stored horizon must not pass these events.
@@ -305,8 +304,7 @@ class RangeRunner:
     ) -> tuple[Position | None, bool]:
         if self._whole is not None and (handled := await self._whole.handle(session, after, until)):
             return handled
-        page = await self._ahead.take(after)
-        if page is None:
+        if (page := await self._ahead.take(after)) is None:
             page = await self._read(session, after, until)
         last = page[-1].position if page else None
         if self._whole is not None:
