@@ -20,7 +20,7 @@ class ClientContexts:
     Contexts of client certificates, which trust what a sender trusts.
 
     Args:
-        trusted: What is trusted; None: what the system trusts.
+        trusted: Whose authorities, versions and checks are taken; None: what the system trusts.
     """
 
     def __init__(self, trusted: ssl.SSLContext | None) -> None:
@@ -44,6 +44,10 @@ def _context(trusted: ssl.SSLContext | None, certificate: ClientCertificate) -> 
     context = ssl.create_default_context(
         cadata=None if trusted is None else b"".join(trusted.get_ca_certs(binary_form=True))
     )
+    if trusted is not None:
+        context.minimum_version, context.maximum_version = trusted.minimum_version, trusted.maximum_version
+        context.check_hostname, context.verify_mode = trusted.check_hostname, trusted.verify_mode
+        context.verify_flags = trusted.verify_flags
     context.set_alpn_protocols(("http/1.1",))
     # OpenSSL reads files alone: for a moment there is one of this user, in which the key is encrypted.
     password = secrets.token_bytes(32).hex().encode()

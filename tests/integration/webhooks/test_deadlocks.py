@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 
 from journal import ConnectionSettings, Database, NotAllowed, NotFound, Session, connect
-from projections.webhooks.claims import reap
+from projections.webhooks.claims import expire, reap
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.retry_policy import RetryPolicy
@@ -124,6 +124,24 @@ class Hammer:
             do = self._random.choice([self._deliveries.retry, self._deliveries.drop])
             await do(None, row["endpoint_id"], row["event_id"])
 
+    async def expire(self) -> None:
+        await execute(
+            self._database,
+            "UPDATE projections.webhook_deliveries SET expires_at = now() WHERE delivery_id IN ("
+            "SELECT delivery_id FROM projections.webhook_deliveries WHERE state IN ('pending', 'waiting', 'dead') "
+            "ORDER BY md5(delivery_id::text || $1) LIMIT 5 FOR UPDATE SKIP LOCKED)",
+            str(self._random.random()),
+        )
+        async with self._database.session() as session:
+            await expire(session)
+
+    async def erase(self) -> None:
+        tenant = self._random.choice([None, "acme"])
+        await self._deliveries.erase(tenant, f"e{self._random.randint(1, next(NUMBERS))}")
+        if self._random.random() < 0.2:
+            async for _ in self._deliveries.erase_many("acme", order_key=self._random.choice(KEYS), step=50):
+                pass
+
     async def repeat(self, do: Callable[[], Awaitable[None]], until: float) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() < until or not self.worked:
@@ -141,6 +159,14 @@ WHERE w.state = 'waiting' AND NOT EXISTS (
 )
 """
 
+_ERASED_AND_THERE = """
+SELECT count(*) FROM projections.webhook_events AS v
+INNER JOIN projections.webhook_deliveries AS d USING (event_time, event_id)
+WHERE v.erased_at IS NOT NULL
+AND (v.data IS NOT NULL OR d.data IS NOT NULL OR d.state IN ('pending', 'waiting', 'dead') OR NOT d.erased)
+"""
+"""Deliveries of erased messages that could still be made."""
+
 
 async def test_nobody_is_a_victim_of_a_deadlock_and_nothing_waits_for_nobody(dsn: str) -> None:
     async with connect(dsn, ConnectionSettings(max_connections=24)) as database:
@@ -151,12 +177,17 @@ async def test_nobody_is_a_victim_of_a_deadlock_and_nothing_waits_for_nobody(dsn
         async with asyncio.TaskGroup() as group:
             for do in (
                 *(hammer.fan_out,) * 4, *(hammer.finish,) * 5, *(hammer.lose,) * 2, hammer.set_state, hammer.change,
-                hammer.remove, *(hammer.again,) * 2, *(hammer.one,) * 3,
+                hammer.remove, *(hammer.again,) * 2, *(hammer.one,) * 3, *(hammer.expire,) * 2, *(hammer.erase,) * 2,
             ):  # fmt: skip
                 group.create_task(hammer.repeat(do, until))
         assert await fetchval(database, _STUCK) == 0
         assert hammer.worked
         assert await fetchval(database, "SELECT count(*) > 0 FROM projections.webhook_attempts")
+        assert await fetchval(database, _ERASED_AND_THERE) == 0
+        for state in ("erased", "expired"):
+            assert await fetchval(
+                database, "SELECT count(*) > 0 FROM projections.webhook_deliveries WHERE state = $1", state
+            )
 
 
 _BLOCKED_BY = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))"
