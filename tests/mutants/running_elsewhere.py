@@ -47,10 +47,10 @@ def _no_comparison() -> AbstractContextManager[Any]:
 def _numbers_alone() -> AbstractContextManager[Any]:
     right = lost_events.ahead_in
 
-    async def ahead_in(journal: Any, reader: Any, offsets: Any) -> Any:
+    async def ahead_in(journal: Any, reader: Any, offsets: Any, handled_until: Any) -> Any:
         return [
             one
-            for one in await right(journal, reader, offsets)
+            for one in await right(journal, reader, offsets, handled_until)
             if await latest_seq_nr(journal, one.source_id, queries=reader.queries) < one.handled
         ]
 
