@@ -30,6 +30,7 @@ SETTINGS = {
     "projections.webhooks.RetryPolicy": "When a failed delivery is tried again.",
     "projections.webhooks.AddressRules": "Where webhooks may go.",
     "projections.webhooks.api.ApiSettings": "Limits of the HTTP API of webhooks.",
+    "projections.webhooks.page.PageTheme": "How the page for tenants looks.",
     "spark_projections.RebuildOptions": "What a rebuild does, and how long it may wait.",
 }
 _PACKAGES = {"journal", "offsets", "projections", "spark_projections"}

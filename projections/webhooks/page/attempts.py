@@ -56,7 +56,8 @@ async def of_event(visit: Visit) -> Response:
     attempts = await visit.ask(list_attempts, [("event_id", event_id), ("limit", "50")])
     return visit.render(
         "event.html", event=event, data=raw_or_none(event.data), deliveries=found, attempts=attempts,
-        others=[each for each in event.endpoint_ids if each not in first], here="attempts",
+        others=[each for each in event.endpoint_ids if each not in first],
+        urls=await urls_of(visit, ""), here="attempts",
     )  # fmt: skip
 
 

@@ -151,6 +151,23 @@ async def test_a_link_lets_in_once(database: Database, caplog: pytest.LogCapture
     assert link.partition("token=")[2] not in caplog.text
 
 
+async def test_a_link_that_another_browser_is_using_is_refused_until_that_has_ended(
+    database: Database,
+) -> None:
+    link, browser = LINKS.link("acme"), Browser(page_of(database))
+    _, link_id = LINKS.read(link.partition("token=")[2]) or ("", "")
+    async with database.session() as session, session.transaction():
+        row = await session.fetchrow(
+            "SELECT free FROM projections._recall_answer_v1('', $1)", f"page-link/{link_id}"
+        )
+        assert row is not None
+        assert row["free"]
+        await browser.enter(link, 401)
+    # The other one did not come to an end: the link is still good.
+    await browser.enter(link)
+    await browser.enter(link, 401)
+
+
 async def test_a_session_is_a_strict_cookie_that_ends(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
