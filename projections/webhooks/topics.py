@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import BaseModel, PydanticUserError, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from projections.interests import InvalidTopic, TopicMatcher, parse_topics
 from projections.webhooks.errors import InvalidEndpoint, InvalidMessage
@@ -40,37 +40,45 @@ class Topic:
         examples: Data of messages: objects of the model, or anything that pydantic makes one of.
 
     Raises:
-        InvalidValue: The name is not one of a topic, or an example does not fit the model.
+        InvalidValue: The name is not one of a topic, the model has no JSON Schema, or an example does not fit it.
     """
 
     name: str
     description: str = ""
     model: type[BaseModel] | None = None
     examples: Sequence[Any] = ()
+    schema: dict[str, Any] | None = field(init=False, repr=False, compare=False)
+    """The JSON Schema of its data, as messages are written; None: it has no model."""
+    written_examples: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+    """The examples as messages are written."""
 
     def __post_init__(self) -> None:
         check_topic(self.name)
-        for place, example in enumerate(self.examples, 1):
-            try:
-                _ = self.model is None or self.model.model_validate(example)
-            except ValidationError as error:
-                raise InvalidMessage(
-                    f"example {place} of topic {self.name!r} does not fit {error.title}: "
-                    f"{error.errors(include_url=False)[0]['msg']}"
-                ) from None
+        # Made once: tenants ask for them as often as they like.
+        object.__setattr__(self, "schema", self._schema())
+        examples = (self._written(place, each) for place, each in enumerate(self.examples, 1))
+        object.__setattr__(self, "written_examples", tuple(examples))
 
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of its data, as messages are written; None: it has no model."""
-        return None if self.model is None else self.model.model_json_schema(mode="serialization")
+    def _schema(self) -> dict[str, Any] | None:
+        try:
+            return None if self.model is None else self.model.model_json_schema(mode="serialization")
+        except PydanticUserError as error:
+            raise InvalidMessage(
+                f"the model of topic {self.name!r} has no JSON Schema: {error.message[:200]}"
+            ) from error
 
-    @property
-    def shown_examples(self) -> list[Any]:
-        """The examples as messages are written."""
-        return [
-            to_jsonable_python(example if self.model is None else self.model.model_validate(example))
-            for example in self.examples
-        ]
+    def _written(self, place: int, example: Any) -> Any:
+        try:
+            return to_jsonable_python(example if self.model is None else self.model.model_validate(example))
+        except ValidationError as error:
+            raise InvalidMessage(
+                f"example {place} of topic {self.name!r} does not fit {error.title}: "
+                f"{error.errors(include_url=False)[0]['msg']}"
+            ) from None
+        except PydanticSerializationError as error:
+            raise InvalidMessage(
+                f"example {place} of topic {self.name!r} is not JSON: {str(error)[:200]}"
+            ) from None
 
 
 def names_of(topics: Iterable[str | Topic]) -> list[str]:

@@ -29,6 +29,10 @@ class Delayed(BaseModel):
     minutes: int = 0
 
 
+class Lambda(BaseModel):
+    call: Callable[[int], int]
+
+
 def token_of(link: str) -> str:
     (token,) = parse_qs(urlsplit(link).query)["token"]
     return token
@@ -157,12 +161,17 @@ def test_a_topic_tells_its_schema_and_examples_as_messages_are_written() -> None
     )
     assert topic.schema is not None
     assert topic.schema["properties"]["minutes"]["type"] == "integer"
-    assert topic.shown_examples == [{"flight": "UA 1", "minutes": 0}, {"flight": "UA 2", "minutes": 3}]
+    assert topic.written_examples == ({"flight": "UA 1", "minutes": 0}, {"flight": "UA 2", "minutes": 3})
+    assert topic.schema is topic.schema
     assert Topic("a.b").schema is None
     with pytest.raises(InvalidValue, match=r"example 1 of topic 'a\.b' does not fit Delayed"):
         Topic("a.b", "", Delayed, [{"minutes": 1}])
     with pytest.raises(InvalidValue, match="a topic is segments"):
         Topic("a b")
+    with pytest.raises(InvalidValue, match=r"the model of topic 'a\.b' has no JSON Schema"):
+        Topic("a.b", "", Lambda)
+    with pytest.raises(InvalidValue, match=r"example 1 of topic 'a\.b' is not JSON"):
+        Topic("a.b", examples=[object()])
 
 
 @pytest.mark.parametrize(

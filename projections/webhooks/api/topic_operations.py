@@ -29,7 +29,7 @@ class TopicView:
     def of(cls, topic: str | Topic) -> TopicView:
         """What is shown of a topic."""
         known = Topic(topic) if isinstance(topic, str) else topic
-        return cls(known.name, known.description, known.schema, tuple(known.shown_examples))
+        return cls(known.name, known.description, known.schema, known.written_examples)
 
 
 class TopicPage(ListPage[TopicView]):

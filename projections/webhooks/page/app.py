@@ -165,6 +165,7 @@ class _Page:
         if found := foreign_form(request.headers, self.settings.origins):
             raise Problem(found.status, "cross_site", found.reason)
         allowances = self.api.services.allowances
+        allowances.ask(tenant)  # before the form is read
         return await read_form(request, self.settings, lambda size: allowances.brought(tenant, size))
 
     async def refused(self, request: Request, error: Exception) -> Response:

@@ -374,6 +374,12 @@ async def test_the_limits_of_a_tenant_hold_here_too(database: Database) -> None:
     globex = await entered(page, "globex")
     await globex.open("/endpoints/new")
 
+    own = {"origin": SITE, "sec-fetch-site": "same-origin"}
+    sent = [
+        await globex.client.post("/hooks/endpoints/new", data={"url": "x"}, headers=own) for _ in range(8)
+    ]
+    assert {each.status_code for each in sent} == {403, 429}
+
     browser = await entered(page_of(database, settings=ApiSettings(tenant_rate=None, endpoints_per_tenant=1)))
     for status in (201, 422):
         form = await browser.open("/endpoints/new")
