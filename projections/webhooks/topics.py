@@ -54,7 +54,7 @@ class Topic:
 
     def __post_init__(self) -> None:
         check_topic(self.name)
-        # Made once: tenants ask for them as often as they like.
+        # Made once, and not whenever a tenant asks.
         object.__setattr__(self, "schema", self._schema())
         examples = (self._written(place, each) for place, each in enumerate(self.examples, 1))
         object.__setattr__(self, "written_examples", tuple(examples))
