@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from projections.subscriptions.range_reader import RangeReader
+from projections.subscriptions.settled_matches import Settled
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
 from tests.mutants.seeding import method, sql
+from tests.simulation.postgres import groups, reading_groups
 from tests.simulation.postgres.locks import Locks
 
 GROUPS = Simulation(200, arrangement="groups")
@@ -44,3 +46,72 @@ def _settle_at_once() -> Iterator[None]:
 )
 def _before_handlers() -> AbstractContextManager[Any]:
     return method(RangeReader, "cursor", property(lambda self: self.position))
+
+
+@mutant(
+    "places-of-matches-are-not-compared",
+    "who remembers a match of a lost history reads on and stores its number as if it were there",
+    "sql/functions/subscriptions/check_place_v1.sql",
+    Simulation(600, arrangement="groups"),
+)
+@contextmanager
+def _places_are_not_compared() -> Iterator[None]:
+    right = reading_groups.check_held
+
+    def check_held(*asked: Any) -> None:
+        right(*asked[:7], None, asked[8])
+
+    with (
+        method(reading_groups, "check_held", check_held),
+        method(groups, "check_held", check_held),
+        method(Settled, "looked", _looked),
+    ):
+        yield
+
+
+def _looked(self: Settled, look: Any) -> bool:
+    self._generation, self.until = look.generation, look.settled
+    return True
+
+
+@mutant(
+    "handlers-are-not-set-apart",
+    "what is for a handler that a reader does not have is passed over",
+    "sql/functions/subscriptions/_set_handlers_apart_v1.sql",
+    GROUPS,
+)
+def _not_set_apart() -> AbstractContextManager[Any]:
+    async def nothing(*_: Any) -> list[str]:
+        return []
+
+    return method(groups, "_set_handlers_apart", nothing)
+
+
+@mutant(
+    "groups-are-cut-at-the-newest-cursor",
+    "a range of a group that is made of several begins at the newest of their cursors",
+    "sql/functions/subscriptions/_cut_group_v1.sql",
+    GROUPS,
+)
+def _cut_at_the_newest() -> AbstractContextManager[Any]:
+    return method(groups, "begins_at", max)
+
+
+@mutant(
+    "ranges-go-on-after-what-they-have-read",
+    "a range of which a handler failed goes on after what it had read, and not where its cursor is",
+    "projections/subscriptions/range_reader.py: RangeReader.resume",
+    GROUPS,
+)
+def _goes_on() -> AbstractContextManager[Any]:
+    right = RangeReader.resume
+
+    def resume(self: RangeReader) -> None:
+        stored, read = self.held, self.position
+        self.held = stored._replace(cursor=read.match_id)
+        try:
+            right(self)
+        finally:
+            self.held = stored
+
+    return method(RangeReader, "resume", resume)

@@ -9,6 +9,8 @@ BUSY = 4.0
 """Seconds in which writers write and faults happen."""
 _BURST = 0.25
 """Seconds."""
+_UNNOTICED = 0.3
+"""The share of runs with two servers in which that of the read models fails over for a moment in a burst."""
 SOURCES = tuple(f"thing-{n}" for n in range(64))
 
 _DRAWN = ("together", "inline", "apart", "foreign")
@@ -17,6 +19,8 @@ ARRANGEMENTS = (*_DRAWN, "groups")
 The journal in the database of the read models, and events handled where they are appended, too; the journal in another
 database; a table of another system in another one; events that are matched, and read by the members of a group.
 """
+_APART = ("apart", "foreign")
+"""Those with two servers: the first has the read models."""
 AT_A_TIME = (
     "crash", "power loss", "freeze", "hang", "cut", "long cut", "reset", "clock step", "fail-over", "server crash",
     "server restart", "rescale", "pause", "stop", "join", "take over",
@@ -177,6 +181,11 @@ def plan_of(seed: int, arrangement: str | None = None) -> Plan:
             for _ in range(chance.choice([0, 0, 0, 1, 2]))
         },
     )
+    if where in _APART and chance.random() < _UNNOTICED:
+        quick = Fault(
+            "fail-over", chance.choice(bursts) + _BURST * chance.random(), amount=0.25 * chance.random()
+        )
+        plan = replace(plan, faults=(*faults, quick))
     if where == "foreign":  # another system imports nothing
         return plan
     imports = tuple(_import(chance, number) for number in range(chance.choice([0, 0, 1, 3])))
