@@ -64,7 +64,9 @@ class Ranges:
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
         self._deleted = False
-        self._lost = False
+        self._lost = (
+            True  # until a heartbeat has shown it, who misses it cannot tell this from that it was deleted
+        )
         self._runs = projection.version, projection.entity_types
         self._streak = Streak(process.settings.alike_failures)
 
@@ -145,7 +147,7 @@ class Ranges:
         The database does not know the projection any more.
 
         Returns:
-            Whether it is to be registered again: the database went back to before that was done.
+            Whether it is to be registered again: the database went back to before that was done, or may have.
         """
         if went_back and not self._deleted:
             self._lost = True

@@ -53,6 +53,21 @@ async def test_it_is_registered_again_and_begins_at_the_beginning(journal: Datab
     each_once(await effects(journal), a=2, b=1, c=1)
 
 
+async def test_it_is_registered_again_where_no_heartbeat_has_shown_it(journal: Database) -> None:
+    async with journal.session() as session:
+        await session.begin()
+        # Until it is lost, no heartbeat gets through.
+        await session.execute("LOCK TABLE projections.workers IN ACCESS EXCLUSIVE MODE")
+        async with running(journal, recording(), ranges=2):
+            await until(journal, "SELECT count(*) = 2 FROM projections.projection_ranges")
+            await session.execute("DELETE FROM projections.projections")
+            await session.commit()
+
+            await until_effects(journal, 2)
+
+    each_once(await effects(journal), a=1, b=1)
+
+
 async def test_another_that_has_its_number_now_is_none_of_its_business(journal: Database) -> None:
     async with running(journal, recording(), ranges=2):
         await until_effects(journal, 2)
