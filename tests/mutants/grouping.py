@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from projections.subscriptions.range_reader import RangeReader
-from projections.subscriptions.settled_matches import Settled
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
 from tests.mutants.seeding import method, sql
-from tests.simulation.postgres import groups, reading_groups
+from tests.simulation.postgres import groups
 from tests.simulation.postgres.locks import Locks
 
 GROUPS = Simulation(200, arrangement="groups")
@@ -46,32 +45,6 @@ def _settle_at_once() -> Iterator[None]:
 )
 def _before_handlers() -> AbstractContextManager[Any]:
     return method(RangeReader, "cursor", property(lambda self: self.position))
-
-
-@mutant(
-    "places-of-matches-are-not-compared",
-    "who remembers a match of a lost history reads on and stores its number as if it were there",
-    "sql/functions/subscriptions/check_place_v1.sql",
-    Simulation(600, arrangement="groups"),
-)
-@contextmanager
-def _places_are_not_compared() -> Iterator[None]:
-    right = reading_groups.check_held
-
-    def check_held(*asked: Any) -> None:
-        right(*asked[:7], None, asked[8])
-
-    with (
-        method(reading_groups, "check_held", check_held),
-        method(groups, "check_held", check_held),
-        method(Settled, "looked", _looked),
-    ):
-        yield
-
-
-def _looked(self: Settled, look: Any) -> bool:
-    self._generation, self.until = look.generation, look.settled
-    return True
 
 
 @mutant(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, connect
+from projections import run
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import (
     EFFECTS,
@@ -18,6 +20,7 @@ from tests.fixtures.projections import (
     happen,
     recording,
     running,
+    settings,
     until,
     until_effects,
 )
@@ -54,16 +57,18 @@ async def test_it_is_registered_again_and_begins_at_the_beginning(journal: Datab
 
 
 async def test_it_is_registered_again_where_no_heartbeat_has_shown_it(journal: Database) -> None:
-    async with journal.session() as session:
+    stop = asyncio.Event()
+    async with journal.session() as session, asyncio.TaskGroup() as group:
         await session.begin()
         # Until it is lost, no heartbeat gets through.
         await session.execute("LOCK TABLE projections.workers IN ACCESS EXCLUSIVE MODE")
-        async with running(journal, recording(), ranges=2):
-            await until(journal, "SELECT count(*) = 2 FROM projections.projection_ranges")
-            await session.execute("DELETE FROM projections.projections")
-            await session.commit()
+        group.create_task(run(journal, recording(), ranges=2, settings=settings(), stop=stop))
+        await until(journal, "SELECT count(*) = 2 FROM projections.projection_ranges")
+        await session.execute("DELETE FROM projections.projections")
+        await session.commit()
 
-            await until_effects(journal, 2)
+        await until_effects(journal, 2)
+        stop.set()
 
     each_once(await effects(journal), a=1, b=1)
 
