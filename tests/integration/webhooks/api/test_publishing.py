@@ -97,6 +97,7 @@ async def test_a_message_that_nobody_wanted_is_shown_without_endpoints(
     assert shown == {
         "event_id": sent, "tenant": "acme", "topic": "a.b", "time": shown["time"], "endpoint_ids": [],
         "eligible_for_retry": False, "metadata": {"of": "me"}, "data": {"n": 1.0},
+        "erased_at": None,
     }  # fmt: skip
     assert (await admin.get(path), await admin.get(path, tenant="acme")) == (shown, shown)
     await globex.get(path, 404)
