@@ -95,6 +95,8 @@ webhooks endpoints rotate-secret ENDPOINT
 webhooks endpoints renew-secrets
 webhooks endpoints test ENDPOINT
 webhooks endpoints verify ENDPOINT
+webhooks endpoints certificate ENDPOINT --remove
+webhooks endpoints oauth ENDPOINT --remove
 webhooks limits list
 webhooks limits change timeout --most 20s
 webhooks send acme order.paid {}
@@ -116,6 +118,7 @@ webhooks dead retry --all
 webhooks dead drop --all --yes
 webhooks events list
 webhooks events show NONE
+webhooks erase acme NONE --yes
 webhooks attempts list
 webhooks attempts show NONE
 webhooks stats
@@ -171,6 +174,7 @@ REFUSED = {
     "groups dead show": "not a dead letter",
     "groups dead drop": "not a dead letter",
     "webhooks endpoints test": "",
+    "webhooks erase": "there is no message",
     "webhooks endpoints verify": "",
     "webhooks deliveries show": "no ",
     "webhooks deliveries retry ENDPOINT": "no ",

@@ -48,7 +48,7 @@ def test_damage_is_found_and_mended(handled: Path, filled: str) -> None:
     found = run(handled, filled, "verify", "--all")
     assert found.returncode == 1
     assert all(word in found.stdout for word in ("delays", "source_id=N1", "different", " 6 ", " 5 "))
-    assert "projections rebuild delays --source ID" in found.stderr
+    assert "projections rebuild delays --app flights`, or of one source with --source ID" in found.stderr
     planned = run(handled, filled, "rebuild", "--source", "N1", "--dry-run")
     assert "1 row of 1 source would be replaced" in planned.stdout
     assert query(filled, "SELECT * FROM delays ORDER BY 1") != right

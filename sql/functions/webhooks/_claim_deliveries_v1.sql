@@ -321,6 +321,7 @@ BEGIN
             FROM projections.webhook_credentials AS c WHERE c.endpoint_id = l.endpoint_id
         )
     FROM leased AS l
-    LEFT JOIN projections.webhook_events AS v ON l.event_time = v.event_time AND l.event_id = v.event_id;
+    LEFT JOIN projections.webhook_events AS v ON l.event_time = v.event_time AND l.event_id = v.event_id
+    ORDER BY l.delivery_id;
 END;
 $$;

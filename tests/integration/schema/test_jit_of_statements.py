@@ -137,4 +137,5 @@ async def test_nothing_behind_a_pooler_costs_enough_to_be_compiled() -> None:
         async with pooler(server.dsn) as address, connect(address) as database:
             await work(database)
 
-        assert server.compiled() == []
+        # asyncpg looks up types that are new to it with JIT off, and the pooler may lend it another server for that.
+        assert [query for query in server.compiled() if "typeinfo_tree" not in query] == []

@@ -370,7 +370,9 @@ SELECT projections.register_projection_v1('other', '{plane}'), projections.regis
 SELECT projections._begin_rebuild_v1(n, 0, 1023, 1, now(), 0, 'code', m, '{0}', '{1023}',
     ARRAY['rebuilt.delays'::regclass::oid], '{false}', '{NULL}', '{NULL}', '{plane}')
 FROM (VALUES (2, 'rename'), (3, 'replace')) AS v (n, m);
-CREATE TABLE projections_rebuild_2._last (source_id text, slice smallint, seq_nr bigint, db_timestamp timestamptz);
+CREATE TABLE projections_rebuild_2._last (
+    source_id text, slice smallint, seq_nr bigint, db_timestamp timestamptz, newest timestamptz
+);
 CREATE TABLE projections_rebuild_3._last (LIKE projections_rebuild_2._last);
 CREATE SCHEMA projections_old_3;
 UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id IN (2, 3);
