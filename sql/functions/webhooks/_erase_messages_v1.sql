@@ -4,6 +4,8 @@
 -- now on, which fan-out finds. A tenant of NULL is any. Returns how many messages there are, erased by this call or before, and how
 -- many attempts at them are on their way.
 --
+-- Rows are found by their ids, whatever the statistics say of the tenant: as IS TRUE no index serves for it.
+--
 -- The circuits of the tenants are held: who claims, finishes or decides does so before it, or after. Circuits before ids of the
 -- log, as fan-out takes them.
 CREATE OR REPLACE FUNCTION projections._erase_messages_v1(
@@ -23,6 +25,7 @@ DECLARE
     _ids text[];
     _deliveries bigint[];
     _number integer;
+    _logged record;
 BEGIN
     IF p_tenant IS NULL THEN
         _tenants := ARRAY(
@@ -58,12 +61,16 @@ BEGIN
         ) AS l)
     INTO _ids, _number;
     -- A statement of its own: what fan-out has committed while an id was waited for is seen.
-    UPDATE projections.webhook_events AS v SET data = NULL, erased_at = coalesce(v.erased_at, _now)
-    FROM unnest(_wanted) AS i (id)
-    CROSS JOIN LATERAL (
-        SELECT l.row_time FROM projections.webhook_log_ids AS l WHERE l.id = i.id AND l.kind = 'event' LIMIT 1
-    ) AS l
-    WHERE v.event_time = l.row_time AND v.event_id = i.id AND v.tenant = ANY (_tenants);
+    -- One at a time: of all together, a plan made when the table was empty goes through the whole table for each.
+    FOR _logged IN
+        SELECT i.id, l.row_time FROM unnest(_wanted) AS i (id)
+        CROSS JOIN LATERAL (
+            SELECT l.row_time FROM projections.webhook_log_ids AS l WHERE l.id = i.id AND l.kind = 'event' LIMIT 1
+        ) AS l
+    LOOP
+        UPDATE projections.webhook_events AS v SET data = NULL, erased_at = coalesce(v.erased_at, _now)
+        WHERE v.event_time = _logged.row_time AND v.event_id = _logged.id AND (v.tenant = ANY (_tenants)) IS TRUE;
+    END LOOP;
     SELECT coalesce(array_agg(DISTINCT v.event_id), '{}'), array_agg(d.delivery_id) FILTER (WHERE d.delivery_id IS NOT NULL)
     INTO _wanted, _deliveries
     FROM unnest(_wanted) AS i (id)
@@ -87,7 +94,7 @@ BEGIN
     WHERE d.delivery_id = ANY (_deliveries);
     PERFORM projections._follow_on_v1(_deliveries);
     UPDATE projections.webhook_attempts AS a SET response = NULL
-    WHERE a.event_id = ANY (_wanted) AND a.tenant = ANY (_tenants) AND a.response IS NOT NULL;
+    WHERE a.event_id = ANY (_wanted) AND (a.tenant = ANY (_tenants)) IS TRUE AND a.response IS NOT NULL;
     SELECT count(*) FILTER (WHERE d.state = 'leased') INTO in_flight
     FROM projections.webhook_deliveries AS d WHERE d.delivery_id = ANY (_deliveries);
     erased := (SELECT count(*) FROM (SELECT unnest(_wanted) UNION SELECT unnest(_ids)) AS i);
