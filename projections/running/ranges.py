@@ -64,9 +64,8 @@ class Ranges:
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
         self._deleted = False
-        self._lost = (
-            True  # until a heartbeat has shown it, who misses it cannot tell this from that it was deleted
-        )
+        # Until a heartbeat has shown the projection: where it is missing, it may have been lost as well as deleted.
+        self._lost = True
         self._runs = projection.version, projection.entity_types
         self._streak = Streak(process.settings.alike_failures)
 
