@@ -25,6 +25,7 @@ from journal import (
     as_log,
     slice_ranges,
 )
+from journal.entity_types import LIBRARY_TYPES
 from journal.schema import check_version
 from journal.service import AT_ONCE, Service
 from journal.tasks import end, together
@@ -176,9 +177,10 @@ class _Running:
             self._tell_missing(self._found)
 
     def _tell_missing(self, found: set[str]) -> None:
-        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it; those of
+        # the library are not misspelt.
         for projection in {one.name: one for _, one in self._known.values()}.values():
-            for name in set(projection.entity_types.names or ()).difference(found):
+            for name in set(projection.entity_types.names or ()).difference(found, LIBRARY_TYPES):
                 log.warning(
                     "projection %r: the journal has no events of entity type %r yet", projection.name, name,
                     extra={"action": "no_events", "projection": projection.name},

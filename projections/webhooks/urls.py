@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # of an extra that only URLs need
 LONGEST_URL = 2048
 _LONGEST_HOST = 253
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_ALLOW = "it must be allowed, with --allow-address CIDR, or AddressRules(allow=…) in Python"
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # https://url.spec.whatwg.org/#ends-in-a-number-checker
 
 
@@ -65,7 +66,9 @@ def _authority(text: str) -> str:
 
 def _check_scheme(url: URL, *, allow_http: bool) -> None:
     if url.scheme == "http" and not allow_http:
-        raise InvalidEndpoint("the URL must begin with https://; plain http has to be allowed by a setting")
+        raise InvalidEndpoint(
+            "the URL must begin with https://; plain http must be allowed: --allow-http, or allow_http=True in Python"
+        )
     if url.scheme not in {"http", "https"}:
         raise InvalidEndpoint(f"the URL must begin with https://, not with {url.scheme[:20]!r}")
 
@@ -85,17 +88,13 @@ def _checked_host(url: URL, rules: AddressRules) -> str:
     ):  # also 2130706433, 0x7f.1 and 127.1, which the resolver takes for addresses
         return _checked_address(host, rules)
     if not rules.allows_name(host):
-        raise InvalidEndpoint(
-            f"{host!r} is not a public host: webhooks go to the Internet, or where a setting allows"
-        )
+        raise InvalidEndpoint(f"{host!r} is not a public host: {_ALLOW}")
     return host
 
 
 def _checked_address(host: str, rules: AddressRules) -> str:
     if not rules.allows(host):
-        raise InvalidEndpoint(
-            f"{host[:100]!r} is not a public address: webhooks go to the Internet, or where a setting allows"
-        )
+        raise InvalidEndpoint(f"{host[:100]!r} is not a public address: {_ALLOW}")
     return host
 
 

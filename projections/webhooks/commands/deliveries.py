@@ -276,7 +276,7 @@ async def _shown(
     )
     attempts = [found.attempt for found in (await PostgresLog(database).list_attempts(request)).data]
     values = {**values_of(one), "data": data, "attempts_made": [attempt_values(each) for each in attempts]}
-    table = table_of(ATTEMPT_COLUMNS, attempts, {"took"}, {"event", "endpoint", "tenant", "topic"})
+    table = table_of(ATTEMPT_COLUMNS, attempts, {"duration"}, {"event", "endpoint", "tenant", "topic"})
     return facts(values, _facts(one, data), *([table] if attempts else []))
 
 
@@ -356,7 +356,8 @@ def _next(one: Delivery) -> str | None:
 
 _COLUMNS: Columns = {
     "event": "event_id", "event at": "event_time", "endpoint": lambda one: short_id(one.endpoint_id),
-    "tenant": "tenant", "topic": "topic", "state": "state", "tries": "attempts", "code": "last_code", "next": _next,
+    "tenant": "tenant", "topic": "topic", "state": "state", "attempts": "attempts",
+    "last code": "last_code", "next attempt": _next,
 }  # fmt: skip
 
 

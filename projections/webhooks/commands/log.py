@@ -108,7 +108,7 @@ async def list_attempts(
     # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
     return listing(
         "attempts", [one.attempt for one in page.data], ATTEMPT_COLUMNS, *wanted.cursors(page),
-        nothing="no attempt matches", values=attempt_values, numbers={"took"},
+        nothing="no attempt matches", values=attempt_values, numbers={"duration"},
         without={"id", "topic", *wanted.same}, next=page.next, prev=page.prev,
     )  # fmt: skip
 
@@ -129,9 +129,9 @@ async def show_attempt(database: Database, /, attempt_id: Annotated[str, Arg("AT
         "tenant": one.tenant,
         "endpoint": one.endpoint_id,
         "ended": f"{one.status}, {one.code}",
-        "took": _took(one),
+        "duration": _took(one),
         "payload": "no longer kept" if found.event is None else payload_of(found.event),
-        "answer": one.response or None,
+        "response": one.response or None,
     }
     return facts({**attempt_values(one), "event": found.event}, known)
 
@@ -197,8 +197,8 @@ def _took(one: LoggedAttempt) -> str:
 ATTEMPT_COLUMNS: Columns = {
     "at": "time", "id": "attempt_id", "event": "event_id", "endpoint": lambda one: short_id(one.endpoint_id),
     "tenant": "tenant", "topic": "topic",
-    "number": lambda one: f"{one.attempt_number}{' by hand' if one.manual else ''}", "code": "code", "took": _took,
-    "answer": lambda one: shortened(one.response or None),
+    "attempt": lambda one: f"{one.attempt_number}{' by hand' if one.manual else ''}", "code": "code",
+    "duration": _took, "response": lambda one: shortened(one.response or None),
 }  # fmt: skip
 """Of a table of attempts."""
 _EVENT_COLUMNS: Columns = {

@@ -13,7 +13,17 @@ from projections.durations import duration_text
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Tenant
-from projections.terminal.output import Answer, Columns, at, listing, picked, seconds, short_id, table_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    counted,
+    listing,
+    picked,
+    seconds,
+    short_id,
+    table_of,
+)
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, granularity_of
@@ -145,12 +155,14 @@ async def stats(
     Show the state of endpoints, a line for each.
 
     \b
-      to send    now, at their next attempt, or once those before them in an order have arrived
-      dead       attempts used up: `projections webhooks dead`
-      expired    not delivered by their expiry, ever
-      lag        age of the oldest that has not arrived and is not dead
-      attempts   within --window; success: the share of them that was answered 2xx; median and p99: how long they took
-      failing    for how long, and how many failures in a row
+      undelivered           deliveries that are due, wait for their next attempt, or wait for others of their order
+      oldest undelivered    the age of the oldest of them
+      dead letters          deliveries whose attempts are used up: `projections webhooks dead`
+      expired               deliveries that were not made by their expiry, since the endpoint was made
+      attempts              requests within --window
+      success rate          the share of these attempts that was answered 2xx
+      median, p99 duration  how long these attempts took: half of them, and 99 of 100, took less
+      failing for           how long all attempts have failed, and how many
 
     An endpoint is active, paused or disabled; held, where it has asked for a pause, or its circuit is open; failing,
     where its last attempts have failed.
@@ -159,7 +171,8 @@ async def stats(
     return listing(
         "endpoints", found, _STATS_COLUMNS, *([f"attempts of the last {duration_text(window)}"] if found else []),
         nothing="there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one",
-        values=_stats_values, numbers={"lag", "success", "median", "p99"}, window_seconds=window,
+        values=_stats_values, window_seconds=window,
+        numbers={"oldest undelivered", "success rate", "median duration", "p99 duration"},
     )  # fmt: skip
 
 
@@ -174,15 +187,16 @@ def _state(one: EndpointStats) -> str:
 def _failing(one: EndpointStats) -> str | None:
     if one.failing_since is None:
         return None
-    return f"{age((one.at - one.failing_since).total_seconds())}, {one.failures:,}"
+    return f"{age((one.at - one.failing_since).total_seconds())}, {counted(one.failures, 'attempt')}"
 
 
 _STATS_COLUMNS: Columns = {
     "endpoint": lambda one: short_id(one.endpoint_id), "tenant": "tenant", "host": "host", "state": _state,
-    "to send": lambda one: one.pending + one.waiting + one.in_flight, "dead": "dead", "expired": "expired",
-    "lag": lambda one: age(one.lag), "attempts": "attempts",
-    "success": lambda one: None if one.success is None else f"{one.success:.1%}",
-    "median": lambda one: seconds(one.median), "p99": lambda one: seconds(one.slowest_percent), "failing": _failing,
+    "undelivered": lambda one: one.pending + one.waiting + one.in_flight,
+    "oldest undelivered": lambda one: age(one.lag), "dead letters": "dead", "expired": "expired",
+    "attempts": "attempts", "success rate": lambda one: None if one.success is None else f"{one.success:.1%}",
+    "median duration": lambda one: seconds(one.median),
+    "p99 duration": lambda one: seconds(one.slowest_percent), "failing for": _failing,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from projections import (
     wait_for,
 )
 from projections.monitoring import projection_lag
+from projections.webhooks import FanOut
 from tests.fixtures.journal import PAST
 from tests.fixtures.projections import (
     EFFECTS,
@@ -129,6 +130,14 @@ async def test_a_type_that_has_no_events_is_named(database: Database, caplog: An
 
     said = [r.getMessage() for r in caplog.records if getattr(r, "action", "") == "no_events"]
     assert said == ["projection 'p': the journal has no events of entity type 'airprot' yet"]
+
+
+async def test_a_type_of_the_library_may_have_no_events(database: Database, caplog: Any) -> None:
+    await happen(database, ("plane", "a"))
+
+    await run(database, FanOut(), reading(("plane", "published")), until_caught_up=True)
+
+    assert [r for r in caplog.records if getattr(r, "action", "") == "no_events"] == []
 
 
 class TestChanging:
