@@ -56,11 +56,10 @@ class Faults:
 
     def watch(self, link: Link, step: str, moment: str) -> ServerError | bool:
         """Do what is to happen as a worker does a step: what it is refused with, or whether its message is lost."""
-        worker = self._world.workers.place_of(link.client)
-        for fault in self._at_steps if worker is not None else ():
-            if (fault.step, fault.moment) != (step, moment) or fault.worker != worker:
+        for fault in self._at_steps:
+            if fault.step != step or fault.moment != moment or self._world.loop.time() < fault.at:
                 continue
-            if self._world.loop.time() < fault.at:
+            if fault.worker != self._world.workers.place_of(link.client):
                 continue
             self._seen[fault] += 1
             if self._seen[fault] >= fault.count:

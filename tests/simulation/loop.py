@@ -38,7 +38,7 @@ class Host:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Callback] = deque()
         self.dead = False
         self.frozen = False
         self.context = contextvars.copy_context()
@@ -63,10 +63,37 @@ def current_host() -> Host:
     return _HOST.get()
 
 
-class _Timer(asyncio.TimerHandle):
+class _Callback(asyncio.TimerHandle):
+    """
+    A callback of a host: asyncio's handle, made without what that keeps for debugging.
+
+    Args:
+        when: When it is to run.
+        callback: What runs.
+        args: Its arguments.
+        context: It runs in.
+        host: Whose it is.
+    """
+
     __slots__ = ("host",)
 
-    host: Host
+    def __init__(
+        self, when: float, callback: Any, args: tuple[Any, ...], context: contextvars.Context, host: Host
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self.host = host
+
+    def __repr__(self) -> str:
+        return f"<callback of {self.host}>"
+
+    def cancel(self) -> None:
+        """Leave it where it is: it is passed over when its turn comes."""
+        self._cancelled = True
+        self._callback = self._args = None
 
 
 class SimulatedTask(asyncio.Task[Any]):
@@ -80,9 +107,6 @@ class SimulatedTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -100,7 +124,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self._most_steps = most_steps
         self._now = 0.0
-        self._timers: list[tuple[float, int, _Timer]] = []
+        self._timers: list[tuple[float, int, _Callback]] = []
         self._timer_numbers = itertools.count()
         self._hosts: dict[Host, None] = {}
         self._tasks: list[SimulatedTask] = []
@@ -108,7 +132,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.fatal: Exception | None = None
         """Raised at once: the simulation itself is at fault."""
         self.world = Host("world")
-        self.set_task_factory(self._make_task)
         self.set_exception_handler(lambda _, context: self.errors.append(context))
         SimulatedTask._numbers = itertools.count()
 
@@ -121,8 +144,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Run a callback when its host goes on; see :meth:`asyncio.loop.call_soon`."""
         context = context if context is not None else contextvars.copy_context()
-        handle = asyncio.Handle(callback, args, self, context)
-        self._add(handle, context)
+        host = context.get(_HOST, self.world)
+        handle = _Callback(self._now, callback, args, context, host)
+        if not host.dead:
+            host.ready.append(handle)
+            self._hosts[host] = None
         return handle
 
     def call_at(
@@ -130,10 +156,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Run a callback of the same host at a time; see :meth:`asyncio.loop.call_at`."""
         context = context if context is not None else contextvars.copy_context()
-        timer = _Timer(when, callback, args, self, context)
-        timer.host = context.get(_HOST, self.world)
-        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
-        return timer
+        return self._call_at(when, callback, args, context, context.get(_HOST, self.world))
 
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
@@ -141,44 +164,57 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Run a callback of the same host after some seconds."""
         return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
 
-    def _add(self, handle: asyncio.Handle, context: contextvars.Context) -> None:
-        host = context.get(_HOST, self.world)
-        if not host.dead:
-            host.ready.append(handle)
-            self._hosts.setdefault(host)
+    def at(self, when: float, host: Host, callback: Callable[..., object], *args: object) -> None:
+        """Run a callback of a host at a time."""
+        self._call_at(when, callback, args, host.context, host)
+
+    def _call_at(
+        self, when: float, callback: Any, args: tuple[Any, ...], context: contextvars.Context, host: Host
+    ) -> _Callback:
+        timer = _Callback(when, callback, args, context, host)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
+        return timer
 
     def _run_once(self) -> None:
-        if self.fatal is not None:
-            raise self.fatal
-        runnable = [host for host in self._hosts if host.ready and not host.frozen]
-        if not runnable:
-            self._go_on_to_the_next_timer()
-            return
-        host = runnable[0] if len(runnable) == 1 else self.choices.choice(runnable)
-        handle = host.ready.popleft()
-        if not handle._cancelled:  # type: ignore[attr-defined]
-            self.steps += 1
-            if self.steps > self._most_steps:
-                raise Livelock(f"{self.steps} callbacks have run by {self._now:.3f} s")
-            handle._run()
+        """Run callbacks until the loop is stopped."""
+        while not self._stopping:
+            if self.fatal is not None:
+                raise self.fatal
+            runnable = [host for host in self._hosts if host.ready and not host.frozen]
+            if not runnable:
+                self._go_on_to_the_next_timer()
+                continue
+            host = runnable[0] if len(runnable) == 1 else self.choices.choice(runnable)
+            handle = host.ready.popleft()
+            if not handle._cancelled:
+                self._run(handle)
+
+    def _run(self, handle: _Callback) -> None:
+        self.steps += 1
+        if self.steps > self._most_steps:
+            raise Livelock(f"{self.steps} callbacks have run by {self._now:.3f} s")
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio does it
+            self.call_exception_handler({"message": f"exception in a {handle!r}", "exception": error})
 
     def _go_on_to_the_next_timer(self) -> None:
         timers = self._timers
         self._hosts = {host: None for host in self._hosts if host.ready}
         while timers:
             when, _, timer = heapq.heappop(timers)
-            if timer._cancelled or timer.host.dead:  # type: ignore[attr-defined]
+            host = timer.host
+            if timer._cancelled or host.dead:
                 continue
             self._now = max(self._now, when)
-            timer.host.ready.append(timer)
-            self._hosts.setdefault(timer.host)
+            host.ready.append(timer)
+            self._hosts[host] = None
             if not timers or timers[0][0] > self._now:
                 return
         if not any(host.runs for host in self._hosts):
             raise Livelock(f"nothing is left to happen after {self._now:.3f} s")
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Left in the heap: it is passed over when its time has come."""
 
     def _process_events(self, event_list: object) -> None:
         """There are none."""
@@ -193,7 +229,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Refuse threads."""
         raise NotImplementedError("a simulation has no threads")
 
-    def _make_task(self, _loop: object, coroutine: Coroutine[Any, Any, Any], **options: Any) -> SimulatedTask:
+    def create_task(self, coroutine: Any, **options: Any) -> SimulatedTask:
+        """Make a task of the same host; see :meth:`asyncio.loop.create_task`."""
         task = SimulatedTask(coroutine, loop=self, **options)
         # Kept: a task that is forgotten while it waits would run its clean-up whenever that is noticed.
         self._tasks.append(task)
@@ -204,16 +241,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def wake(self, host: Host) -> None:
         """Let a host go on that was frozen."""
         if host.ready:
-            self._hosts.setdefault(host)
+            self._hosts[host] = None
 
     def start(self, host: Host, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
         """Run a coroutine as a task of a host."""
-        task: SimulatedTask = self.create_task(coroutine, context=host.context)  # type: ignore[assignment]
-        return task
-
-    def at(self, when: float, host: Host, callback: Callable[..., object], *args: object) -> None:
-        """Run a callback of a host at a time."""
-        self.call_at(when, callback, *args, context=host.context)
+        return self.create_task(coroutine, context=host.context)
 
     def dispose(self) -> None:
         """End what still waits; nothing of it runs in any loop again."""

@@ -253,6 +253,13 @@ def smaller(plan: Plan) -> list[Plan]:
         for n in range(len(items))
     ]
     others = [replace(plan, poison={})] if plan.poison else []
-    others += [replace(plan, workers=plan.workers - 1)] if plan.workers > 1 else []
+    others += [_with_workers(plan, plan.workers - 1)] if plan.workers > 1 else []
     others += [replace(plan, ranges=1)] if plan.ranges > 1 else []
     return [*halves, *others, *single]
+
+
+def _with_workers(plan: Plan, workers: int) -> Plan:
+    """Without the others, and what was to be done to them."""
+    return replace(
+        plan, workers=workers, faults=tuple(fault for fault in plan.faults if fault.worker < workers)
+    )

@@ -18,7 +18,7 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.layers import Simulation
 from tests.simulation.history import Event, problems, unread
 from tests.simulation.loop import Host, SimulatedLoop, simulated_loop
-from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of
+from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of, smaller
 from tests.simulation.report import run_seeds
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Outcome, simulate
@@ -107,6 +107,12 @@ def test_a_seed_that_fails_is_shrunk_to_what_it_takes() -> None:
     assert least.failure is not None
     assert least.plan.size < failed.plan.size / 2
     assert any("fault" in line or "save_offsets" in line for line in least.trace)
+
+
+def test_no_smaller_plan_has_a_fault_of_a_worker_that_it_leaves_out() -> None:
+    plans = [one for seed in range(50) for one in smaller(plan_of(seed))]
+
+    assert [one for one in plans if any(fault.worker >= one.workers for fault in one.faults)] == []
 
 
 @pytest.mark.slow

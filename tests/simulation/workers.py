@@ -78,7 +78,10 @@ class Workers:
 
     def place_of(self, host: Host) -> int | None:
         """The place that a process is in."""
-        return next((number for number, worker in self._places.items() if worker.host is host), None)
+        for number, worker in self._places.items():
+            if worker.host is host:
+                return number
+        return None
 
     def steps_of(self, number: int) -> list[str]:
         """What a worker is doing, by the statements that it waits for."""

@@ -61,10 +61,12 @@ class Locks:
 
     def _others(self, transaction: Transaction, lock: Hashable, *, shared: bool) -> set[Transaction]:
         """Who keeps a transaction from a lock."""
-        others = {self._holders[lock]} if lock in self._holders else set()
-        if not shared:
-            others.update(self._sharing.get(lock, ()))
-        return others - {transaction}
+        holder, sharing = self._holders.get(lock), self._sharing.get(lock)
+        others = set() if shared or not sharing else set(sharing)
+        if holder is not None:
+            others.add(holder)
+        others.discard(transaction)
+        return others
 
     def _grant(self, transaction: Transaction, lock: Hashable, *, shared: bool) -> None:
         if shared:
@@ -88,15 +90,17 @@ class Locks:
         Raises:
             ServerError: 55P03, or 40P01 when it would wait for ever.
         """
-        queue = self._waiting.setdefault(lock, deque())
-        has_it = self._holders.get(lock) is transaction or (
-            shared and transaction in self._sharing.get(lock, ())
-        )
-        others = self._others(transaction, lock, shared=shared)
-        if has_it or (not others and not queue):
-            if not has_it:
-                self._grant(transaction, lock, shared=shared)
+        if self._holders.get(lock) is transaction or (shared and transaction in self._sharing.get(lock, ())):
             return
+        if not self._waiting.get(lock) and not self._others(transaction, lock, shared=shared):
+            self._grant(transaction, lock, shared=shared)
+            return
+        await self._wait(transaction, lock, timeout, shared=shared)
+
+    async def _wait(
+        self, transaction: Transaction, lock: Hashable, timeout: float | None, *, shared: bool
+    ) -> None:
+        queue = self._waiting.setdefault(lock, deque())
         loop = asyncio.get_running_loop()
         waiting = _Waiting(transaction, shared, loop.create_future())
         queue.append(waiting)

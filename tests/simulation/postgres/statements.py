@@ -63,19 +63,18 @@ def step_of(sql: str) -> str:
     return sql.split(maxsplit=1)[0] if model is None else model.__name__.lstrip("_")
 
 
-async def run(db: Backend, sql: str, args: Sequence[Any]) -> list[Row] | Touched:
+def run(db: Backend, sql: str, args: Sequence[Any]) -> Awaitable[list[Row] | Touched]:
     """
     Run the model of a statement.
 
     Raises:
         NotModelled: There is none.
-        ServerError: As the server would.
+        ServerError: As the server would, when it is awaited.
     """
     call = _parsed.get(sql)
     if call is None:
         call = _parsed[sql] = _parse(sql)
-    rows: list[Row] | Touched = await call(db, args)
-    return rows
+    return call(db, args)
 
 
 def _parse(sql: str) -> Callable[[Backend, Sequence[Any]], Awaitable[Any]]:
@@ -96,8 +95,13 @@ def _called(call: re.Match[str], model: Model) -> Callable[[Backend, Sequence[An
     columns = call["columns"]
     chosen = None if columns in {None, "*"} else [column.strip() for column in columns.split(",")]
 
+    places = [None if one in constants else int(one[1:]) - 1 for one in arguments]
+
     async def run_it(db: Backend, args: Sequence[Any]) -> list[Row]:
-        values = [constants[one] if one in constants else args[int(one[1:]) - 1] for one in arguments]
+        values = [
+            constants[one] if place is None else args[place]
+            for one, place in zip(arguments, places, strict=True)
+        ]
         found = await model(db, *values)
         if columns is None:  # what a set-returning function gives for each row is one column, too
             values = found if isinstance(found, list) else [found]
