@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ Decode: TypeAlias = Callable[[Sequence[Row], Origin], Iterable[EventEnvelope]]
 """Makes rows of events envelopes, in their order."""
 
 _COLUMNS = len(EventEnvelope._fields) - 1
+_new_envelope = partial(tuple.__new__, EventEnvelope)  # _make would count the fields again, of each event
 
 
 class LateCommitBound(Protocol):
@@ -48,7 +50,7 @@ class LateCommitBound(Protocol):
 
 
 def _envelopes(rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
-    return (EventEnvelope._make((*islice(row.values(), _COLUMNS), origin)) for row in rows)
+    return (_new_envelope((*islice(row.values(), _COLUMNS), origin)) for row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from tests.benchmarks.akka import measure_akka
 from tests.benchmarks.appending import measure_append, measure_import
 from tests.benchmarks.capturing import measure_capture
 from tests.benchmarks.clustering import measure_clustering
+from tests.benchmarks.columns import measure_columns
 from tests.benchmarks.entity_types import measure_types
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "types": measure_types,
     "clustering": measure_clustering,
     "projection": measure_projection,
+    "columns": measure_columns,
     "repair": measure_repair,
     "spark": measure_spark,
     "subscriptions": measure_subscriptions,
