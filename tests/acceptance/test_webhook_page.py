@@ -17,8 +17,10 @@ from projections.http.connection_limits import ConnectionLimits
 from projections.http.serving import listening
 from projections.webhooks import Endpoints, EndpointSettings
 from projections.webhooks.api import ApiSettings
+from projections.webhooks.credentials import OAuthFacts
 from projections.webhooks.page import PageLinks, PageTheme, webhooks_page
 from tests.fixtures.axe import FOUND
+from tests.fixtures.certificates import Authority
 from tests.fixtures.chromium import EXECUTABLE, Page, PageLeft, opened_page
 from tests.fixtures.webhook_page import KEY, TOPICS
 from tests.fixtures.webhooks_api import rows_of
@@ -29,6 +31,12 @@ LOADED = "document.readyState === 'complete'"
 THEME = PageTheme(name="Example Air", accent="#7a1fa2", accent_dark="#d9a6f2", home="https://air.example.com")
 PICTURES = os.environ.get("PAGE_PICTURES")
 """A folder for pictures of every page, to look at."""
+
+
+_EXPIRED = """
+UPDATE projections.webhook_credentials SET facts = (facts::jsonb || '{"not_after": "2026-01-01T00:00:00Z"}')::json
+WHERE kind = 'certificate'
+"""
 
 
 @asynccontextmanager
@@ -80,6 +88,11 @@ async def _filled(database: Database) -> dict[str, str]:
                 datetime.now(UTC) - timedelta(hours=number), ("failed", "success")[number % 2],
                 f"att-{rows.event_id}" if number == 0 else f"att-{(rows.done_id, rows.pending_id)[number - 1]}",
             )  # fmt: skip
+    await Endpoints(database).set_certificate("acme", rows.endpoint_id, Authority().client("acme " * 12))
+    client = OAuthFacts(token_url=long[:200], client_id="acme", scope="hooks")
+    await Endpoints(database).set_oauth("acme", rows.endpoint_id, client, "s3cret")
+    async with database.session() as session:  # it has expired since it was set
+        await session.execute(_EXPIRED)
     one, attempt, event = (
         f"/endpoints/{rows.endpoint_id}",
         f"/attempts/{rows.attempt_id}",
@@ -88,6 +101,7 @@ async def _filled(database: Database) -> dict[str, str]:
     return {
         "endpoints": "/", "endpoint": one, "new": "/endpoints/new", "remove": f"{one}/remove",
         "missing": "/endpoints/none",
+        "certificate": f"{one}/certificate", "tokens": f"{one}/oauth", "erase": f"{event}/erase",
         "change": f"{one}/change", "rotate": f"{one}/rotate", "test": f"{one}/test", "topics": "/topics",
         "topic": "/topics/flight.delayed",
         "attempts": "/attempts", "attempt": attempt, "event": event, "failed": "/failed", "statistics": "/statistics",
@@ -172,7 +186,7 @@ SCREENS = {
     "wide": (1400, False),
     "wide in the dark": (1400, True),
 }
-THIRDS = {"endpoints": slice(0, 5), "settings and topics": slice(5, 10), "what was tried": slice(10, None)}
+THIRDS = {"endpoints": slice(0, 5), "settings and topics": slice(5, 13), "what was tried": slice(13, None)}
 
 
 @pytest.mark.daily(3)

@@ -22,6 +22,7 @@ from projections.webhooks.api.operations import (
     PageQuery,
     Query,
     Tenant,
+    Time,
     View,
     Word,
     without_defaults,
@@ -146,6 +147,8 @@ class TestBody(Body):
     topic: Word | None = None
     """By default one that the endpoint wants."""
     data: Json = None
+    expires_at: Time | None = None
+    """If it is not delivered by then, it is not attempted any more."""
 
 
 class SentTest(View):
@@ -323,8 +326,9 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
     _check_wanted(endpoint, topic, str(event_id), call.body.data if "data" in call.raw else data)
     async with call.services.database.transaction() as session:
         sent = await send(
-            session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id
-        )
+            session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id,
+            expires_at=call.body.expires_at,
+        )  # fmt: skip
     return SentTest(event_id=str(sent.event_id), topic=topic)
 
 

@@ -9,6 +9,7 @@ from projections.extras import from_extra
 from projections.webhooks.api.delivery_operations import DeliveryWithData, get_delivery
 from projections.webhooks.api.endpoint_operations import list_endpoints
 from projections.webhooks.api.log_operations import AttemptView, get_attempt, get_event, list_attempts
+from projections.webhooks.api.message_operations import erase_message
 from projections.webhooks.page.rendering import raw_or_none
 from projections.webhooks.page.visit import Visit
 from projections.webhooks.signed_request import body_of
@@ -59,6 +60,17 @@ async def of_event(visit: Visit) -> Response:
         others=[each for each in event.endpoint_ids if each not in first],
         urls=await urls_of(visit, ""), here="attempts",
     )  # fmt: skip
+
+
+async def erasure(visit: Visit) -> Response:
+    """Ask whether the data of an event are to be erased."""
+    return visit.render("erase.html", event=await visit.ask(get_event), here="attempts")
+
+
+async def erase(visit: Visit) -> Response:
+    """Erase them."""
+    await visit.ask(erase_message)
+    return visit.go("events", visit.request.path_params["event_id"], said="erased")
 
 
 async def urls_of(visit: Visit, chosen: str) -> dict[str, str]:

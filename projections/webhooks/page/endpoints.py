@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from journal import ProjectionsError, RawJson
@@ -112,18 +113,25 @@ async def test(visit: Visit) -> Response:
     wanted = await _examples(visit, endpoint)
     chosen = visit.request.query_params.get("topic", "") or next(iter(wanted), "")
     topic = chosen or re.sub(r"\*+", "test", endpoint.topics[0])
-    return _test_form(visit, endpoint, wanted, (topic, wanted.get(topic) or '{"test": true}'))
+    sample = {"topic": topic, "data": wanted.get(topic) or '{"test": true}', "expires_at": ""}
+    return _test_form(visit, endpoint, wanted, sample)
 
 
 async def send(visit: Visit) -> Response:
     """Send a test message."""
-    topic, data = visit.form.get("topic", "").strip(), visit.form.get("data", "")
+    given = {name: visit.form.get(name, "").strip() for name in ("topic", "expires_at")}
+    given["data"] = visit.form.get("data", "")  # it is sent as it was written
     try:
-        sent = await visit.ask_once(api.send_test, {"topic": topic, "data": _json(data)})
+        body = {
+            "topic": given["topic"],
+            "data": _json(given["data"]),
+            "expires_at": _utc(given["expires_at"]),
+        }
+        sent = await visit.ask_once(api.send_test, body)
     except (Problem, ProjectionsError) as error:
         problem = visit.refused(error)
         endpoint = await visit.ask(api.get_endpoint)
-        return _test_form(visit, endpoint, await _examples(visit, endpoint), (topic, data), problem)
+        return _test_form(visit, endpoint, await _examples(visit, endpoint), given, problem)
     return visit.go("events", str(sent["event_id"]))
 
 
@@ -139,12 +147,23 @@ async def _examples(visit: Visit, endpoint: api.OneEndpoint) -> dict[str, str | 
 
 
 def _test_form(
-    visit: Visit, endpoint: Any, wanted: Iterable[str], sent: tuple[str, str], problem: Problem | None = None
+    visit: Visit, endpoint: Any, wanted: Iterable[str], given: dict[str, str], problem: Problem | None = None
 ) -> Response:
     return visit.render(
         "test.html", status=200 if problem is None else problem.status, endpoint=endpoint, topics=list(wanted),
-        topic=sent[0], data=sent[1], problem=problem, here="endpoints",
+        given=given, problem=problem, here="endpoints",
     )  # fmt: skip
+
+
+def _utc(text: str) -> str | None:
+    """A time as a browser's field has it, without a zone; None where there is none."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).isoformat()
+    except ValueError:
+        wrong = FieldProblem(field="expires_at", message="is not a time such as 2026-01-31T12:00")
+        raise Problem(422, "invalid_body", "the expiry is not a time", [wrong]) from None
 
 
 def _json(text: str) -> RawJson:

@@ -30,6 +30,11 @@ SAID: Mapping[str, str] = {
     "all-retried": "The failed deliveries will be tried again, in their order.",
     "some-retried": "Some of the failed deliveries will be tried again now; there are more.",
     "dropped": "The delivery was dropped: it will not be tried again.",
+    "certificate-set": "The client certificate was set. Attempts from now on show it.",
+    "certificate-removed": "The client certificate was removed. Attempts from now on show none.",
+    "oauth-set": "The client was set. Attempts from now on have an access token.",
+    "oauth-removed": "The client was removed. Attempts from now on have no access token.",
+    "erased": "The data were erased, and will not be sent any more. An attempt that had begun may still arrive.",
 }
 """What was done, by the word that an address has: nobody can have the page say anything else."""
 
@@ -44,9 +49,14 @@ _CODES = {
     "network_unreachable": "there is no way to that network",
     "protocol_error": "the answer was not HTTP, or broke off",
     "timeout": "no complete answer within the time-out",
+    "token_error": "the token URL gave no access token",
     "tls_error": "the TLS handshake or the certificate failed",
     "too_large_headers": "the answer's headers were too large",
 }
+_DELIVERY_STATES = {
+    "done": "arrived", "dead": "failed", "pending": "to be sent", "leased": "on its way", "waiting": "behind others",
+    "dropped": "dropped", "expired": "expired", "erased": "erased",
+}  # fmt: skip
 _SECOND = 1.0
 _MOST_SHOWN = 65_536
 """Characters of a payload or an answer."""
@@ -73,6 +83,7 @@ class Templates:
             "can_leave": can_leave,
             "said_texts": SAID,
             "most_shown": _MOST_SHOWN,
+            "delivery_states": _DELIVERY_STATES,
         }
         self._environment.filters |= {
             "at": _at, "seconds": _seconds, "percent": _percent, "pretty": _pretty, "meaning": _meaning,

@@ -6,7 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from projections.extras import from_extra
-from projections.webhooks.page import attempts, endpoints, failed, settings_form, statistics, topics
+from projections.webhooks.page import (
+    attempts,
+    credentials,
+    endpoints,
+    failed,
+    settings_form,
+    statistics,
+    topics,
+)
 from projections.webhooks.page.visit import Visit
 
 with from_extra("webhooks"):
@@ -21,6 +29,8 @@ PAGES: Mapping[str, View] = {
     _ONE: endpoints.shown,
     f"{_ONE}/change": settings_form.change,
     f"{_ONE}/rotate": endpoints.rotation,
+    f"{_ONE}/certificate": credentials.certificate,
+    f"{_ONE}/oauth": credentials.oauth,
     f"{_ONE}/test": endpoints.test,
     f"{_ONE}/remove": endpoints.removal,
     "/topics": topics.listed,
@@ -28,6 +38,7 @@ PAGES: Mapping[str, View] = {
     "/attempts": attempts.listed,
     "/attempts/{attempt_id}": attempts.shown,
     "/events/{event_id}": attempts.of_event,
+    "/events/{event_id}/erase": attempts.erasure,
     "/failed": failed.listed,
     "/statistics": statistics.shown,
 }
@@ -40,8 +51,13 @@ FORMS: Mapping[str, View] = {
     f"{_ONE}/enable": endpoints.enable,
     f"{_ONE}/verify": endpoints.verify,
     f"{_ONE}/rotate": endpoints.rotate,
+    f"{_ONE}/certificate": credentials.set_certificate,
+    f"{_ONE}/certificate/remove": credentials.remove_certificate,
+    f"{_ONE}/oauth": credentials.set_oauth,
+    f"{_ONE}/oauth/remove": credentials.remove_oauth,
     f"{_ONE}/test": endpoints.send,
     f"{_ONE}/remove": endpoints.remove,
+    "/events/{event_id}/erase": attempts.erase,
     "/failed/retry": failed.retry,
     "/failed/retry-all": failed.retry_all,
     "/failed/drop": failed.drop,

@@ -16,8 +16,10 @@ from starlette.routing import Mount
 from journal import Database, DatabaseUnavailable
 from projections.webhooks import Endpoints, EndpointSettings, signed_tokens
 from projections.webhooks.api import ApiSettings, Caller, TokenAuth
+from projections.webhooks.credentials import OAuthFacts
 from projections.webhooks.page import PageLinks
 from projections.webhooks.page.views import FORMS, PAGES
+from tests.fixtures.certificates import Authority
 from tests.fixtures.webhook_page import (
     KEY,
     LINKS,
@@ -38,9 +40,14 @@ SELECT json_build_array(
     (SELECT json_agg(e ORDER BY e.endpoint_id) FROM projections.webhook_endpoints AS e WHERE e.tenant = $1),
     (SELECT json_agg(d ORDER BY d.delivery_id) FROM projections.webhook_deliveries AS d WHERE d.tenant = $1),
     (SELECT count(*) FROM projections.webhook_secrets),
+    (SELECT json_agg(c ORDER BY c.endpoint_id, c.kind) FROM projections.webhook_credentials AS c),
+    (SELECT json_agg(v ORDER BY v.event_id) FROM projections.webhook_events AS v WHERE v.tenant = $1),
     (SELECT count(*) FROM projections.events AS e WHERE e.metadata ->> 'tenant' = $1)
 )::text
 """
+
+
+OF_ACME = ("answer of acme", "the certificate of acme", "the client of acme")
 
 
 async def state_of(database: Database, tenant: str) -> str:
@@ -48,9 +55,16 @@ async def state_of(database: Database, tenant: str) -> str:
         return str(await session.fetchval(STATE, tenant))
 
 
+CERTIFICATE = Authority().client("the certificate of acme")
+CLIENT = OAuthFacts(token_url="https://login.example.com/", client_id="the client of acme")
+
+
 @pytest.fixture
 async def acmes(database: Database) -> Rows:
-    return await rows_of(database, "acme")
+    rows = await rows_of(database, "acme")
+    await Endpoints(database).set_certificate("acme", rows.endpoint_id, CERTIFICATE)
+    await Endpoints(database).set_oauth("acme", rows.endpoint_id, CLIENT, "hidden-of-acme")
+    return rows
 
 
 def filled(path: str, rows: Rows) -> str:
@@ -63,6 +77,9 @@ FILLED: dict[str, dict[str, str]] = {
         "max_in_flight": "1", "patterns": "**", "ordering": "none", "on_dead": "skip", "when_disabled": "keep"},
     "/endpoints/{endpoint_id}/rotate": {"once": "x" * 24, "grace": "0"},
     "/endpoints/{endpoint_id}/test": {"once": "x" * 24, "topic": "acme.test", "data": "{}"},
+    "/endpoints/{endpoint_id}/certificate": {"version": "3", "pem": Authority().client("globex")},
+    "/endpoints/{endpoint_id}/oauth": {"version": "3", "token_url": "https://globex.example/", "client_id": "g",
+        "client_secret": "s", "scope": "", "method": "basic"},
 }  # fmt: skip
 
 
@@ -76,7 +93,7 @@ async def test_a_tenant_sees_nothing_of_another_one(database: Database, acmes: R
         assert not [
             mark for mark in acmes.marks[1:] if mark in response.text and mark not in filled(path, acmes)
         ], path
-        assert "answer of acme" not in response.text
+        assert not [mark for mark in (*OF_ACME, "hidden-of-acme") if mark in response.text], path
     for query in (f"endpoint={acmes.endpoint_id}", f"event={acmes.event_id}", "topic=acme.happened"):
         for path in ("attempts", "failed"):
             text = await globex.open(f"/{path}?{query}")
@@ -103,6 +120,23 @@ async def test_a_tenant_changes_nothing_of_another_one(database: Database, acmes
         # Of all that have failed it tries none: none are its own.
         assert answer.status_code == (303 if path == "/failed/retry-all" else 404), path
         assert await state_of(database, "acme") == before, path
+
+
+async def test_keys_and_secrets_of_credentials_are_shown_to_nobody(database: Database, acmes: Rows) -> None:
+    acme = await entered(page_of(database))
+    path = f"/hooks/endpoints/{acmes.endpoint_id}"
+    seen = [await acme.open(f"{path}{page}") for page in ("", "/certificate", "/oauth", "/change")]
+    # Nor where they are refused: what was written does not come back.
+    lines = CERTIFICATE.partition("-----BEGIN PRIVATE KEY-----")[2].split()[:1]
+    spoilt = CERTIFICATE.replace("-----END CERTIFICATE-----", "-----END-----")
+    seen.append(await acme.fill(seen[1], f"{path}/certificate", 422, pem=spoilt))
+    seen.append(
+        await acme.fill(seen[2], f"{path}/oauth", 422, client_secret="hidden-of-acme", token_url="ftp://x/")
+    )
+    for page in seen:
+        assert not [word for word in ("PRIVATE", "hidden-of-acme", *lines) if word in page]
+    assert "the certificate of acme" in seen[0]
+    assert 'value="ftp://x/"' in seen[-1]
 
 
 async def test_a_new_endpoint_is_of_who_is_signed_in(database: Database) -> None:
@@ -276,6 +310,9 @@ async def test_text_that_is_made_to_hurt_is_text(database: Database) -> None:
     )
     browser = await entered(page_of(database, topics=TOPICS), NASTY)
     endpoint_id = made.endpoint.endpoint_id
+    await Endpoints(database).set_certificate(NASTY, endpoint_id, Authority().client(NASTY[:60]))
+    client = OAuthFacts(token_url="https://example.com/", client_id=NASTY, scope=NASTY)
+    await Endpoints(database).set_oauth(NASTY, endpoint_id, client, "s")
     async with database.session() as session:
         await session.execute(
             "UPDATE projections.webhook_endpoints SET reason = $1, state = 'paused' WHERE endpoint_id = $2",
@@ -287,6 +324,8 @@ async def test_text_that_is_made_to_hurt_is_text(database: Database) -> None:
         f"/endpoints/{endpoint_id}",
         f"/endpoints/{endpoint_id}/change",
         f"/endpoints/{endpoint_id}/remove",
+        f"/endpoints/{endpoint_id}/certificate",
+        f"/endpoints/{endpoint_id}/oauth",
     ):
         page = await browser.open(path)
         assert NASTY not in page

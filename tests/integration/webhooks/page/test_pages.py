@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from journal import Database
 from projections.webhooks import Deliveries, Endpoints, EndpointSettings
 from projections.webhooks.signing import parse_secret
+from tests.fixtures.certificates import Authority
 from tests.fixtures.webhook_page import TOPICS, Browser, entered, fields_of, page_of, secret_of
 from tests.fixtures.webhooks_api import Rows, rows_of
 
@@ -254,3 +256,123 @@ async def test_statistics_count_what_was_tried(browser: Browser, database: Datab
         page = await browser.open(f"/statistics?span={span}")
         assert re.search(r"0 arrived, [1-3] failed", page), span
     assert '<rect class="failed"' in page
+
+
+async def test_a_client_certificate_is_set_replaced_and_removed(
+    browser: Browser, acmes: Rows, database: Database
+) -> None:
+    async def subject() -> str | None:
+        found = (await Endpoints(database).get("acme", acmes.endpoint_id)).certificate
+        return found and found.subject
+
+    endpoint = f"/hooks/endpoints/{acmes.endpoint_id}"
+    action = f"{endpoint}/certificate"
+    form = await browser.open(action)
+    page = await browser.fill(form, action, pem=Authority().client("first"))
+    assert "The client certificate was set." in page
+    assert "<dd>CN=first, " in page
+    assert 'data-state="active">valid</span>' in page
+    # The first form is of an earlier version by now.
+    assert 'role="alert"' in await browser.fill(form, action, 412, pem=Authority().client("late"))
+    expired = Authority().client("expired", good_for=timedelta(days=-1))
+    assert "has expired" in await browser.fill(await browser.open(action), action, 422, pem=expired)
+    assert await subject() == "CN=first"
+    await browser.fill(await browser.open(action), action, pem=Authority().client("second"))
+    assert await subject() == "CN=second"
+    page = await browser.fill(await browser.open(action), f"{action}/remove")
+    assert "was removed" in page
+    assert await subject() is None
+
+
+async def test_a_certificate_that_has_expired_is_marked(
+    browser: Browser, acmes: Rows, database: Database
+) -> None:
+    await Endpoints(database).set_certificate("acme", acmes.endpoint_id, Authority().client("old"))
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    async with database.session() as session:
+        await session.execute(
+            "UPDATE projections.webhook_credentials "
+            "SET facts = (facts::jsonb || jsonb_build_object('not_after', $1::text))::json",
+            yesterday,
+        )
+    assert "certificate expired</span>" in await browser.open("/")
+    page = await browser.open(f"/endpoints/{acmes.endpoint_id}")
+    assert "The client certificate expired at" in page
+    assert 'data-state="disabled">expired</span>' in page
+    assert "expired</span>" in await browser.open(f"/endpoints/{acmes.endpoint_id}/certificate")
+
+
+async def test_access_tokens_are_set_and_removed(browser: Browser, acmes: Rows, database: Database) -> None:
+    action = f"/hooks/endpoints/{acmes.endpoint_id}/oauth"
+    given = {"token_url": "https://login.example.com/token", "client_id": "acme", "scope": "hooks"}
+    page = await browser.fill(
+        await browser.open(action), action, client_secret="s3cret", method="post", **given
+    )
+    assert "acme, from https://login.example.com/token" in page
+    found = await Endpoints(database).credentials("acme", acmes.endpoint_id)
+    assert found.oauth is not None
+    assert (found.oauth.secret, found.oauth.facts.model_dump()) == ("s3cret", given | {"method": "post"})
+
+    form = await browser.open(action)
+    shown = fields_of(form, action)
+    assert {name: shown[name] for name in (*given, "method")} == given | {"method": "post"}
+    assert "s3cret" not in form
+    refused = await browser.fill(form, action, 422, client_secret="", client_id="x" * 501)
+    assert 'id="client_id-wrong"' in refused
+    assert 'id="client_secret-wrong"' in refused
+    await browser.fill(form, f"{action}/remove")
+    assert (await Endpoints(database).get("acme", acmes.endpoint_id)).oauth is None
+
+
+async def test_a_test_message_may_expire(browser: Browser, database: Database) -> None:
+    made = await Endpoints(database).create("acme", EndpointSettings(url="https://example.com/a"))
+    action = f"/hooks/endpoints/{made.endpoint.endpoint_id}/test"
+    form = await browser.open(action)
+    await browser.fill(form, action, topic="flight.delayed", expires_at="2100-01-31T12:00")
+    async with database.session() as session:
+        sent = await session.fetchval(
+            "SELECT metadata ->> 'expires_at' FROM projections.events WHERE entity_type = 'webhook-message'"
+        )
+    assert datetime.fromisoformat(sent) == datetime(2100, 1, 31, 12, tzinfo=UTC)
+    for wrong in ("soon", "2100-13-01T00:00", "9999-12-31T00:00"):
+        page = await browser.fill(
+            await browser.open(action), action, 422, topic="flight.delayed", expires_at=wrong
+        )
+        assert f'value="{wrong}"' in page
+        assert "expires_at" in page.partition('role="alert"')[2].partition("<form")[0]
+
+
+async def test_data_of_an_event_are_erased_after_a_question(
+    browser: Browser, acmes: Rows, database: Database
+) -> None:
+    event = f"/hooks/events/{acmes.event_id}"
+    assert f'href="{event}/erase"' in await browser.open(event)
+    question = await browser.open(f"{event}/erase")
+    assert "This cannot be undone." in question
+    found, data = await Deliveries(database).show("acme", acmes.endpoint_id, acmes.event_id)
+    assert (found.state, data) == ("dead", '{"b":1.0,"a":1e2}')
+
+    page = await browser.fill(question, f"{event}/erase")
+    assert "The data were erased" in page
+    assert "Erased at" in page
+    assert '<span class="badge" data-state="erased">erased</span>' in page
+    assert "1e2" not in page
+    assert f"{event}/erase" not in page
+    assert "Send it again" not in page
+    attempt = await browser.open(f"/attempts/{acmes.attempt_id}")
+    assert "It was erased at" in attempt
+    assert "answer of acme" not in attempt
+    found, data = await Deliveries(database).show("acme", acmes.endpoint_id, acmes.event_id)
+    assert (found.state, data) == ("erased", None)
+
+
+async def test_a_delivery_that_has_expired_says_so(browser: Browser, acmes: Rows, database: Database) -> None:
+    async with database.session() as session:
+        await session.execute(
+            "UPDATE projections.webhook_deliveries SET state = 'expired', expires_at = $2 WHERE event_id = $1",
+            acmes.event_id,
+            datetime(2026, 1, 2, tzinfo=UTC),
+        )
+    page = await browser.open(f"/events/{acmes.event_id}")
+    assert 'data-state="expired">expired</span>' in page
+    assert "expired at <time" in page
