@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,13 @@ _GAUGES: MetricTable = {
     ),
     "webhook_ticks_lag_seconds": (
         "How long the tick of a schedule has been due that has waited longest; 0 when none is due.", "ticks_lag",
+    ),
+    "webhook_expired_certificates": (
+        "Endpoints that are not disabled and whose client certificate has expired.", "expired_certificates",
+    ),
+    "webhook_certificate_expires_in_seconds": (
+        "How long until the next client certificate of such an endpoint expires; +Inf when there is none.",
+        lambda totals: math.inf if totals.certificate_expires_in is None else totals.certificate_expires_in,
     ),
 }  # fmt: skip
 

@@ -140,6 +140,10 @@ class WebhookTotals(NamedTuple):
     """Ticks that were missed, for no process could send, and that their schedules do not want later."""
     expired: int
     """Deliveries that have expired, of the endpoints that there are."""
+    expired_certificates: int
+    """Endpoints that are not disabled and whose client certificate has expired."""
+    certificate_expires_in: float | None
+    """How long until the first of their other client certificates expires; None: there is none."""
 
     @property
     def endpoints(self) -> int:

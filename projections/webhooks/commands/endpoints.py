@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import click
@@ -305,10 +305,15 @@ def _values(one: Endpoint) -> dict[str, object]:
 
 def _url(one: Endpoint) -> str:
     notes = ["verified"] if one.verified else []
-    if one.certificate is not None and one.certificate.expired:
-        notes.append("certificate expired")
+    if one.certificate is not None and one.certificate.not_after < datetime.now(UTC) + _SOON:
+        notes.append(
+            f"certificate expire{'d' if one.certificate.expired else 's'} {at(one.certificate.not_after)}"
+        )
     return f"{one.url} ({', '.join(notes)})" if notes else one.url
 
+
+_SOON = timedelta(days=30)
+"""A certificate that expires within it is marked in lists."""
 
 _COLUMNS: Columns = {
     "endpoint": lambda one: short_id(one.endpoint_id), "tenant": "tenant", "state": "state", "url": _url,

@@ -64,6 +64,10 @@ CASES = {
     "WebhookEndpointFailing": Case({"projections_webhook_failing_seconds{}": ("4000", "0")}),
     "WebhookDeadLetters": Case({_DEAD: ("0+1x100", "40")}),
     "WebhookDeadLettersWait": Case({_DEAD: ("1", "0")}, "25h"),
+    "WebhookCertificateExpiresSoon": Case(
+        {"projections_webhook_certificate_expires_in_seconds{}": ("1000000", "2000000")}
+    ),
+    "WebhookCertificateExpired": Case({"projections_webhook_expired_certificates{}": ("1", "0")}),
     "WebhookTicksLate": Case({"projections_webhook_ticks_lag_seconds{}": ("90", "2")}),
     "WebhookTicksSkipped": Case({"projections_webhook_ticks_skipped_total{}": ("0+1x100", "9")}),
     "WebhookOutcomesLost": Case({"projections_webhook_outcomes_lost_total{}": ("0+1x100", "3")}),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+import json
+import math
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -21,6 +23,9 @@ from tests.fixtures.monitor import told_by, told_by_the_database
 from tests.fixtures.projections import execute
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, take
 
+_CREDENTIAL = """
+INSERT INTO projections.webhook_credentials (endpoint_id, kind, facts, secret) VALUES ($1, $2, $3::text::json, 's')
+"""
 OUTGOING = Outgoing("https://example.com/hook", (), b"{}")
 
 
@@ -151,6 +156,36 @@ async def test_an_endpoint_that_failed_and_has_nothing_to_send_does_not_fail(dat
     samples = await told_by_the_database(database)
 
     assert (of(samples, "failing_endpoints"), of(samples, "failing_seconds")) == (0, 0)
+
+
+async def test_client_certificates_tell_when_the_next_one_expires(database: Database) -> None:
+    samples = await told_by_the_database(database)
+    assert of(samples, "expired_certificates") == 0
+    assert of(samples, "certificate_expires_in_seconds") == math.inf
+
+    ends = {"none": None, "gone": -1, "soon": 3, "later": 90, "disabled": 1, "long gone": -400, "paused": 2}
+    for name, days in ends.items():
+        await endpoint(database, name)
+        if days is not None:
+            until = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+            facts = json.dumps(
+                {"subject": "CN=s", "fingerprint": "0", "not_before": until, "not_after": until}
+            )
+            await execute(database, _CREDENTIAL, name, "certificate", facts)
+    facts = json.dumps({"token_url": "https://example.com/", "client_id": "c"})
+    await execute(database, _CREDENTIAL, "soon", "oauth", facts)
+    for name in ("disabled", "paused"):
+        await execute(database, "SELECT projections._set_endpoint_state_v1(NULL, $1, $2, NULL)", name, name)
+
+    samples = await told_by_the_database(database)
+
+    assert of(samples, "expired_certificates") == 2
+    assert (
+        timedelta(days=1.9)
+        < timedelta(seconds=of(samples, "certificate_expires_in_seconds"))
+        < timedelta(days=2)
+    )
+    assert of(samples, "endpoints", state="active") == 5
 
 
 async def test_no_label_names_an_endpoint_or_a_tenant(database: Database) -> None:
