@@ -1,14 +1,20 @@
-"""What several commands of webhooks have: ids of which the beginning is enough, addresses, secrets."""
+"""What several commands of webhooks have: ids of which the beginning is enough, addresses, servers, secrets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import click
 
-from journal import Database
-from projections.terminal.commands import Arg, Opt
+from journal import ConnectionSettings, Database
+from projections.http.addresses import Address
+from projections.terminal.commands import Arg, Dsn, Opt
+from projections.terminal.http_server import serve_until_stopped
+from projections.terminal.logs import LogFormat, configure_logs
+from projections.terminal.long_running import Pgbouncer
 from projections.terminal.options import text_of
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints
@@ -50,6 +56,33 @@ class Addresses:
     def rules(self) -> AddressRules:
         """The rules that they make; InvalidValue: an entry is neither a network nor a name."""
         return AddressRules(self.allow_addresses, self.deny_addresses, self.only_ports or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Addresses):
+    """How a command serves endpoints over HTTP: which URLs it accepts, and how it reaches the database."""
+
+    allow_http: Annotated[bool, Opt("Let endpoints be made whose URL is without TLS, too.")] = False
+    max_connections: Annotated[int, Opt("Size of the pool.", type=click.IntRange(1))] = 10
+    pgbouncer: Pgbouncer = None
+    log_format: LogFormat = "text"
+    dsn: Dsn = None
+
+    def run(self, what: str, serving: Callable[[Database], AbstractAsyncContextManager[Address]]) -> None:
+        """
+        Serve until a signal comes, and end the command.
+
+        Args:
+            what: What the log calls the server, and, behind the name of the library, ``pg_stat_activity``.
+            serving: Serves for the length of the block, and gives its address.
+        """
+        configure_logs(self.log_format, "info")
+        connections = ConnectionSettings(
+            max_connections=self.max_connections,
+            pgbouncer=self.pgbouncer,
+            application_name=f"slice-projections {what}",
+        )
+        serve_until_stopped(self.dsn, connections, f"the {what}", serving)
 
 
 async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:

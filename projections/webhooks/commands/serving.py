@@ -7,14 +7,12 @@ from typing import Annotated
 
 import click
 
-from journal import ConnectionSettings, Database
+from journal import Database
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
-from projections.terminal.commands import Dsn, Opt, derived
-from projections.terminal.http_server import serve_until_stopped
-from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.long_running import Pgbouncer, TokenFile
-from projections.webhooks.commands.options import Addresses
+from projections.terminal.commands import Opt, derived
+from projections.terminal.long_running import TokenFile
+from projections.webhooks.commands.options import Server
 from projections.webhooks.egress import proxy_from_environment
 from projections.webhooks.encryption import cipher_from_environment
 
@@ -30,12 +28,7 @@ def serve(
         str, Opt("Where to serve. What other machines reach needs a token.", metavar="HOST:PORT")
     ] = "127.0.0.1:8760",
     token_file: TokenFile = None,
-    allow_http: Annotated[bool, Opt("Let endpoints be made whose URL is without TLS, too.")] = False,
-    addresses: Addresses,
-    max_connections: Annotated[int, Opt("Size of the pool.", type=click.IntRange(1))] = 10,
-    pgbouncer: Pgbouncer = None,
-    log_format: LogFormat = "text",
-    dsn: Dsn = None,
+    server: Server,
 ) -> None:
     """
     Serve the HTTP API of webhooks to administrators: endpoints, messages, schedules, deliveries, the log, metrics.
@@ -62,10 +55,6 @@ def serve(
       2    the command line itself is wrong
       130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
-    configure_logs(log_format, "info")
-    connections = ConnectionSettings(
-        max_connections=max_connections, pgbouncer=pgbouncer, application_name="slice-projections webhooks"
-    )
     address, token = parse_address(http), read_token(file=token_file)
     require_token(address, token)
 
@@ -80,11 +69,11 @@ def serve(
             database,
             everybody if token is None else TokenAuth(admin_token=token),
             cipher=cipher_from_environment(),
-            rules=addresses.rules,
-            allow_http=allow_http,
+            rules=server.rules,
+            allow_http=server.allow_http,
             proxy=proxy_from_environment(),
         )
         # Without a token of its own the server lets none but this machine's users in.
         return serving(address, app, None if address.loopback else token, open_paths=_OPEN_PATHS)
 
-    serve_until_stopped(dsn, connections, "the API", served)
+    server.run("API of webhooks", served)

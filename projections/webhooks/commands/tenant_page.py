@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from journal import ConnectionSettings, Database
+from journal import Database
 from projections.durations import Duration
 from projections.extras import from_extra
 from projections.http.addresses import Address, parse_address
-from projections.terminal.commands import Arg, Dsn, Opt, derived
-from projections.terminal.http_server import serve_until_stopped
-from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.long_running import Pgbouncer
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer
 from projections.terminal.targets import load_object
-from projections.webhooks.commands.options import Addresses
+from projections.webhooks.commands.options import Server
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.topics import Topic
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from projections.webhooks.page import PageLinks, PageTheme
 
 KEYS_VARIABLE = "PROJECTIONS_PAGE_KEYS"
@@ -43,6 +42,12 @@ KeyFile = Annotated[
         f"A file that holds the keys which sign links, with commas between. Default: what {KEYS_VARIABLE} has.",
         metavar="FILE",
     ),
+]
+
+
+_Url = Annotated[
+    str | None,
+    Opt("Where browsers find it, such as https://app.example.com/webhooks. Default: --http.", metavar="URL"),
 ]
 
 
@@ -75,13 +80,7 @@ class PageLook:
 def page(
     *,
     http: Annotated[str, Opt("Where to serve.", metavar="HOST:PORT")] = _DEFAULT_ADDRESS,
-    url: Annotated[
-        str | None,
-        Opt(
-            "Where browsers find it, such as https://app.example.com/webhooks. Default: --http.",
-            metavar="URL",
-        ),
-    ] = None,
+    url: _Url = None,
     key_file: KeyFile = None,
     session: Annotated[
         timedelta, Opt("How long a browser may stay.", type=Duration(least="1m", most="1d"))
@@ -94,12 +93,7 @@ def page(
         ),
     ] = None,
     look: PageLook,
-    allow_http: Annotated[bool, Opt("Let endpoints be made whose URL is without TLS, too.")] = False,
-    addresses: Addresses,
-    max_connections: Annotated[int, Opt("Size of the pool.", type=click.IntRange(1))] = 10,
-    pgbouncer: Pgbouncer = None,
-    log_format: LogFormat = "text",
-    dsn: Dsn = None,
+    server: Server,
 ) -> None:
     """
     Serve the page on which tenants look after their webhooks: endpoints, secrets, attempts, retries, statistics.
@@ -124,33 +118,20 @@ def page(
       2    the command line itself is wrong
       130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
-    configure_logs(log_format, "info")
     address = parse_address(http)
     links = _links(url or f"http://{address}", key_file, session)
     known, theme = _topics(topics), look.theme
-    connections = ConnectionSettings(
-        max_connections=max_connections,
-        pgbouncer=pgbouncer,
-        application_name="slice-projections webhooks page",
-    )
 
     def served(database: Database) -> AbstractAsyncContextManager[Address]:
-        from projections.http.connection_limits import ConnectionLimits  # noqa: PLC0415 - of an extra
-        from projections.http.serving import listening  # noqa: PLC0415 - likewise
-        from projections.webhooks.page import webhooks_page  # noqa: PLC0415 - likewise
-
-        with from_extra("webhooks"):
-            from starlette.applications import Starlette  # noqa: PLC0415 - likewise
-            from starlette.routing import Mount  # noqa: PLC0415 - likewise
+        from projections.webhooks.page import webhooks_page  # noqa: PLC0415 - its extra may be missing; the help is not
 
         app = webhooks_page(
-            database, links, theme=theme, cipher=cipher_from_environment(), rules=addresses.rules,
-            allow_http=allow_http, topics=known,
+            database, links, theme=theme, cipher=cipher_from_environment(), rules=server.rules,
+            allow_http=server.allow_http, topics=known,
         )  # fmt: skip
-        # Everybody may ask: without a session, which a link begins, nothing is shown.
-        return listening(address, Starlette(routes=[Mount(links.path, app)]), ConnectionLimits())
+        return _listening(address, links.path, app)
 
-    serve_until_stopped(dsn, connections, "the page for tenants", served)
+    server.run("page for tenants", served)
 
 
 @click.command()
@@ -171,6 +152,18 @@ def link(
     """
     found = _links(url, key_file).link(tenant, expires_in=expires_in)
     return Answer({"tenant": tenant, "url": found}, [found])
+
+
+def _listening(address: Address, path: str, page: Starlette) -> AbstractAsyncContextManager[Address]:
+    from projections.http.connection_limits import ConnectionLimits  # noqa: PLC0415 - of an extra
+    from projections.http.serving import listening  # noqa: PLC0415 - likewise
+
+    with from_extra("webhooks"):
+        from starlette.applications import Starlette  # noqa: PLC0415 - likewise
+        from starlette.routing import Mount  # noqa: PLC0415 - likewise
+
+    # Everybody may ask: without a session, which a link begins, nothing is shown.
+    return listening(address, Starlette(routes=[Mount(path, page)]), ConnectionLimits())
 
 
 def _links(url: str, key_file: Path | None, session: timedelta = timedelta(minutes=30)) -> PageLinks:

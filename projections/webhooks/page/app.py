@@ -87,22 +87,10 @@ def webhooks_page(
         else None
     )
 
-    async def stylesheet(_: Request) -> Response:
-        return Response(theme.stylesheet, media_type="text/css")
-
-    async def logo(_: Request) -> Response:
-        if theme.logo is None:
-            raise HTTPException(404)
-        # A file that is opened by itself may run nothing either.
-        return FileResponse(
-            theme.logo, media_type=theme.logo_type, headers={"content-security-policy": "default-src 'none'"}
-        )
-
     app = Starlette(
         routes=[
             Mount("/static", StaticFiles(directory=_STATIC)),
-            Route("/theme.css", stylesheet),
-            Route("/logo", logo),
+            *_theme_routes(theme),
             *(entrance.routes if entrance else ()),
             *page.routes(),
         ],
@@ -114,6 +102,21 @@ def webhooks_page(
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _theme_routes(theme: PageTheme) -> list[Route]:
+    async def stylesheet(_: Request) -> Response:
+        return Response(theme.stylesheet, media_type="text/css")
+
+    async def logo(_: Request) -> Response:
+        if theme.logo is None:
+            raise HTTPException(404)
+        # A file that is opened by itself may run nothing either.
+        return FileResponse(
+            theme.logo, media_type=theme.logo_type, headers={"content-security-policy": "default-src 'none'"}
+        )
+
+    return [Route("/theme.css", stylesheet), Route("/logo", logo)]
 
 
 @dataclass
