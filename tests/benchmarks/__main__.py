@@ -28,6 +28,7 @@ from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
+from tests.benchmarks.rebuilding import measure_rebuild
 from tests.benchmarks.repairing import measure_repair
 from tests.benchmarks.report import machine, show
 from tests.benchmarks.scale import measure_scale
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "projection": measure_projection,
     "columns": measure_columns,
     "repair": measure_repair,
+    "rebuild": measure_rebuild,
     "spark": measure_spark,
     "subscriptions": measure_subscriptions,
     "webhooks": measure_webhooks,
