@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.simulation import calls, elsewhere_calls, group_calls, import_calls, inline_calls
+from tests.simulation import calls, elsewhere_calls, group_calls, import_calls, inline_calls, webhook_calls
 from tests.simulation.calls import Call, Facts
 
 _ANY = [*calls.CALLS, *elsewhere_calls.CALLS, *inline_calls.CALLS]
-_CALLS = [*_ANY, *import_calls.CALLS, *group_calls.CALLS]
+_CALLS = [*_ANY, *import_calls.CALLS, *group_calls.CALLS, *webhook_calls.CALLS]
 CODES = len(_ANY)
 """Of calls that make sense in any order: those with the codes up to this."""
 CODE_OF = {call.__name__: code for code, call in enumerate(_CALLS)}

@@ -46,6 +46,8 @@ class Together:
     """Of the projection that is run."""
     first_place = 0
     """In the order of commits of the server, that before which nothing happens."""
+    watched = ""
+    """The step after which :meth:`passed_over` is asked."""
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -96,6 +98,12 @@ class Together:
 
         return [work]
 
+    def follow(self, watch: Callable[..., Any], tell: Callable[[str], None]) -> None:
+        """Have steps that no database sees watched and told, as those of a link."""
+
+    async def operate(self, database: Database) -> None:
+        """Do what somebody has to do in the end, again and again."""
+
     async def rescale(self, session: OwnedSession, amount: float) -> None:
         """Cut ranges again: into which ones, 0 to 1 says."""
         await offsets.rescale(session, self.name, 1 + round(5 * amount))
@@ -106,7 +114,7 @@ class Together:
         return problems(self.committed(), handled(self.read_side), lost if apart else frozenset())
 
     def passed_over(self) -> list[str]:
-        """What somebody has said to be handled who reads for a group, and is not."""
+        """What has gone wrong for good already, such as what somebody has said to be handled, and is not."""
         return []
 
     def untiled(self) -> list[tuple[int, int]]:

@@ -7,11 +7,12 @@ of an event. What two servers cannot have in common (times, ids) is replaced in 
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from journal import BEGINNING, JOURNAL, slice_of
 from journal.appending import _APPEND
@@ -39,9 +40,11 @@ _RELATIVE = {
 }
 _TIMES_OF_NOW = {
     "polled_at", "started_at", "claimed_at", "handled_at", "lease_until", "restarts_at", "now", "parked_at",
-    "matched_at", "taken_until",
+    "matched_at", "taken_until", "created_at", "updated_at",
 }  # fmt: skip
-_OF_ONE_SERVER = {"event_id", "wal_position", "system_identifier", "place", "_subscriptions_state_v1"}
+_JSON = {"policy", "headers"}
+"""As text, whose spaces and order say nothing."""
+_OF_ONE_SERVER = {"lease_token", "wal_position", "system_identifier", "place", "_subscriptions_state_v1"}
 
 
 class Call(NamedTuple):
@@ -345,10 +348,10 @@ class Facts:
         return {**{c: v for c, v in row.items() if c not in arrays}, "ranges": ranges}
 
     def _plain(self, column: str, value: Any) -> Any:
-        if column in _OF_ONE_SERVER:
+        if column in _OF_ONE_SERVER or isinstance(value, UUID):
             return value is not None
-        if column in _TIMES_OF_NOW and value is not None:
-            return "a time"
+        if column in _JSON | _TIMES_OF_NOW and value is not None:
+            return json.loads(value) if column in _JSON else "a time"
         if column == "holders":
             # One that ends with a mark may have ended its work a moment ago: when it waits again, no call says.
             return sorted("p" if holder.startswith("p") else "" for holder in value if "?" not in holder)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import offsets
 from journal import ProjectionsError
 from tests.simulation.network import Link
-from tests.simulation.plan import Fault
+from tests.simulation.plan import LARGEST_STEP, Fault
 from tests.simulation.postgres.errors import ServerError
+from tests.simulation.receivers import Request
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -24,8 +25,6 @@ _LIVE = 0.4
 """The share of switches that make a projection live."""
 _MOST_LOST = 12
 """Commits that a fail-over loses."""
-_LARGEST_STEP = 0.5
-"""Seconds that the database's clock is set back or ahead."""
 
 
 class Faults:
@@ -54,7 +53,7 @@ class Faults:
         """None happens any more."""
         self._at_steps.clear()
 
-    def watch(self, link: Link, step: str, moment: str) -> ServerError | bool:
+    def watch(self, link: Link | Request, step: str, moment: str) -> ServerError | bool:
         """Do what is to happen as a worker does a step: what it is refused with, or whether its message is lost."""
         for fault in self._at_steps:
             if fault.step != step or fault.moment != moment or self._world.loop.time() < fault.at:
@@ -67,7 +66,7 @@ class Faults:
                 return self._do_at_step(fault, link)
         return False
 
-    def _do_at_step(self, fault: Fault, link: Link) -> ServerError | bool:
+    def _do_at_step(self, fault: Fault, link: Link | Request) -> ServerError | bool:
         self.done[fault.kind] += 1
         self.hit[fault.kind, f"{fault.step} {fault.moment}"] += 1
         self._world.tell(f"fault: {fault.kind} at {fault.step} ({fault.moment}) of {link.client}")
@@ -110,7 +109,7 @@ class Faults:
                 for link in world.network.links_of(workers.host(number), server):
                     link.lose()
             case "clock step":
-                server.clock_ahead += timedelta(seconds=_LARGEST_STEP * (2 * amount - 1))
+                server.clock_ahead += timedelta(seconds=LARGEST_STEP * (2 * amount - 1))
             case "fail-over":
                 world.restart_server(
                     server, lost=round(_MOST_LOST * amount), after=0.1 * amount, promoted=True

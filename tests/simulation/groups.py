@@ -38,6 +38,7 @@ class Groups(Together):
     """Each process matches, and reads for the group. What handlers have seen is in no database: it never goes back."""
 
     name = "matching"
+    watched = "move_cursor"
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]

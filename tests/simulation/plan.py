@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
+LARGEST_STEP = 0.5
+"""Seconds that the database's clock is set back or ahead."""
 BUSY = 4.0
 """Seconds in which writers write and faults happen."""
 _BURST = 0.25
@@ -14,11 +16,14 @@ _UNNOTICED = 0.3
 SOURCES = tuple(f"thing-{n}" for n in range(64))
 
 _DRAWN = ("together", "inline", "apart", "foreign")
-ARRANGEMENTS = (*_DRAWN, "groups")
+ARRANGEMENTS = (*_DRAWN, "groups", "webhooks")
 """
 The journal in the database of the read models, and events handled where they are appended, too; the journal in another
-database; a table of another system in another one; events that are matched, and read by the members of a group.
+database; a table of another system in another one; events that are matched, and read by the members of a group;
+events that are sent to endpoints.
 """
+_BY_SEED = {4: "groups", 9: "webhooks"}
+"""Of each ten seeds those that draw no arrangement."""
 _APART = ("apart", "foreign")
 """Those with two servers: the first has the read models."""
 AT_A_TIME = (
@@ -42,6 +47,12 @@ _STEPS_IN: dict[str, tuple[str, ...]] = {
         "move_cursor", "move_cursor", "move_cursor", "read_next", "read_next", "match_log", "match_log", "COMMIT",
         "COMMIT", "poll_group", "poll_group", "generation", "last_match", "join_handler", "release_group_range",
         "subscribe", "save_offsets", "heartbeat", "poll_writers", "interests", "leave", "claim_range", "release_range",
+    ),
+    "webhooks": (
+        "send", "send", "send", "send", "claim_deliveries", "claim_deliveries", "claim_deliveries", "finish_deliveries",
+        "finish_deliveries", "finish_deliveries", "fan_out", "fan_out", "COMMIT", "COMMIT", "save_offsets",
+        "reap_deliveries", "expire_deliveries", "release_waiting", "take_turn", "endpoint_versions", "load_endpoints",
+        "heartbeat", "poll_writers", "claim_range", "release_range",
     ),
 }  # fmt: skip
 """Other steps, of one arrangement."""
@@ -120,17 +131,20 @@ class Plan:
     faults: tuple[Fault, ...]
     poison: dict[tuple[str, int], int] = field(default_factory=dict)
     """For events by source and number, how often their handler fails."""
+    trouble: float = 0.0
+    """The share of requests to receivers that something is wrong with."""
 
     @property
     def size(self) -> int:
         """How much there is to look at."""
-        return len(self.writes) + 2 * len(self.faults) + self.workers + self.ranges + len(self.poison)
+        happens = len(self.writes) + 2 * len(self.faults) + len(self.poison) + (self.trouble > 0)
+        return happens + self.workers + self.ranges
 
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}, {self.arrangement}: {self.workers} workers, {self.ranges} ranges, batches of "
             f"{self.batch_size}, pages of {self.page_bytes} bytes, {self.connections} connections, {self.far} times as "
-            "far as applications"
+            f"far as applications, {self.trouble:.0%} of requests to receivers in trouble"
         )
         happens = [
             (w.at, f"write {', '.join(w.sources)}, open for {w.holds:.3f} s, {w.ends}") for w in self.writes
@@ -155,7 +169,7 @@ def plan_of(seed: int, arrangement: str | None = None) -> Plan:
     """The plan that belongs to a seed, in the arrangement that it draws, or in another one."""
     chance = Random(f"plan {seed}")
     drawn = chance.choice(_DRAWN)
-    where = arrangement or ("groups" if seed % len(ARRANGEMENTS) == len(_DRAWN) else drawn)
+    where = arrangement or _BY_SEED.get(seed % 10, drawn)
     # Many sources with few events, and none open for long: then nothing else leads back to what was passed over.
     quick = chance.random() < 0.4
     sources = SOURCES if quick else SOURCES[: chance.randint(1, 16)]
@@ -186,6 +200,8 @@ def plan_of(seed: int, arrangement: str | None = None) -> Plan:
             "fail-over", chance.choice(bursts) + _BURST * chance.random(), amount=0.25 * chance.random()
         )
         plan = replace(plan, faults=(*faults, quick))
+    if where == "webhooks":
+        plan = replace(plan, trouble=chance.choice([0.0, 0.05, 0.2, 0.4]))
     if where == "foreign":  # another system imports nothing
         return plan
     imports = tuple(_import(chance, number) for number in range(chance.choice([0, 0, 1, 3])))
@@ -253,6 +269,7 @@ def smaller(plan: Plan) -> list[Plan]:
         for n in range(len(items))
     ]
     others = [replace(plan, poison={})] if plan.poison else []
+    others += [replace(plan, trouble=0.0)] if plan.trouble else []
     others += [_with_workers(plan, plan.workers - 1)] if plan.workers > 1 else []
     others += [replace(plan, ranges=1)] if plan.ranges > 1 else []
     return [*halves, *others, *single]

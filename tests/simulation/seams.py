@@ -15,11 +15,13 @@ from functools import partial
 from random import Random
 from unittest import mock
 
-from journal import polling
+from journal import polling, tasks
 from projections.running import LoopMonitor
 from projections.subscriptions import conditions
 from projections.subscriptions import matching as matching_of_events
 from tests.simulation.postgres import (  # noqa: F401 - they register models
+    claiming_deliveries,
+    delivering,
     foreign,
     groups,
     holding,
@@ -27,11 +29,13 @@ from tests.simulation.postgres import (  # noqa: F401 - they register models
     inline,
     journal,
     lost_events,
+    making_deliveries,
     management,
     matching,
     offsets,
     reading_groups,
     subscribing,
+    webhook_endpoints,
 )
 
 
@@ -40,7 +44,7 @@ def _drawn_uuid(tokens: Random) -> uuid.UUID:
 
 
 class _Clock:
-    """What of the module ``time`` is asked by who measures how long the database takes."""
+    """What of the module ``time`` is asked by who measures how long something takes."""
 
     @staticmethod
     def monotonic() -> float:
@@ -66,7 +70,7 @@ def surroundings(choices: Random) -> Iterator[None]:
         replace(mock.patch.object(socket, "gethostname", return_value="simulation"))
         replace(mock.patch.object(os, "getpid", return_value=1))
         replace(mock.patch.object(uuid, "uuid4", partial(_drawn_uuid, tokens)))
-        for module in (conditions, matching_of_events):
+        for module in (conditions, matching_of_events, tasks):
             replace(mock.patch.object(module, "time", _Clock))
         replace(mock.patch.object(LoopMonitor, "watching", return_value=nullcontext()))
         replace(mock.patch.object(polling, "_shared", {}))

@@ -25,12 +25,15 @@ from tests.simulation.postgres.storage import Row
 
 Program = Sequence[tuple[int, int, int, int]]
 """Of each call: the connection, the code, and what chooses the arguments."""
+_LIMITED = {"save horizons", "finish deliveries"}
+"""Calls that wait for a lock for two seconds at most."""
 Line = tuple[int, str, Any]
 """Connection, name of the call, and its answer, error code, or that it waits."""
 
 _TABLES = (
     "events", "sources", "projections", "projection_ranges", "source_offsets", "parked_sources", "workers",
-    "imports", "subscription_groups", "matches",
+    "imports", "subscription_groups", "matches", "webhook_endpoints", "webhook_events", "webhook_attempts",
+    "webhook_log_ids", "turns",
 )  # fmt: skip
 _OUTBOX = """
 CREATE TABLE IF NOT EXISTS public.outbox (
@@ -39,6 +42,8 @@ CREATE TABLE IF NOT EXISTS public.outbox (
 )
 """
 """The journal of another system."""
+_IMPATIENT = "ALTER FUNCTION projections._finish_deliveries_v1 SET lock_timeout = '100ms'"
+"""Not two seconds, as the simulated server does not wait in real time."""
 
 
 class Side(ABC):
@@ -139,8 +144,8 @@ class _Simulated(Side):
         return answer.rows
 
     async def _settle(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
-        limited = any(name == "save horizons" for name, _ in waiting.values())
-        await asyncio.sleep(1.1 if limited else 0.02)
+        limited = any(name in _LIMITED for name, _ in waiting.values())
+        await asyncio.sleep(2.1 if limited else 0.02)
 
 
 def on_simulated(program: Program, connections: int) -> list[Line]:
@@ -180,7 +185,7 @@ class _Real(Side):
 
     async def _settle(self, waiting: Mapping[int, tuple[str, asyncio.Task[Any]]]) -> None:
         while left := {one: name for one, (name, task) in waiting.items() if not task.done()}:
-            limited = [one for one, name in left.items() if name == "save horizons"]
+            limited = [one for one, name in left.items() if name in _LIMITED]
             if not limited and await self._wait_for_locks(left):
                 break
             if running := [task for _, task in waiting.values() if not task.done()]:
@@ -219,6 +224,7 @@ async def on_real(dsn: str, program: Program, number: int) -> list[Line]:
     }  # fmt: skip
     connections = [await asyncpg.connect(dsn, server_settings=settings) for _ in range(number)]
     await _run(dsn, _OUTBOX)
+    await _run(dsn, _IMPATIENT)
     # Who watches is not a session of the database that is watched.
     watching = await asyncpg.connect(dsn, database="postgres")
     try:

@@ -145,6 +145,54 @@ def test_groups_have_the_same_answers(dsn: str, seeds: range) -> None:
     assert moved > 2 * len(seeds)
 
 
+WEBHOOKS = (
+    "begin", "commit", "commit", "roll_back", *("make_deliveries",) * 6, *("claim",) * 6, *("finish",) * 7,
+    "reap", "expire", "release_waiting", "decide", *("look_at",) * 5,
+)  # fmt: skip
+
+
+def webhooks_program(seed: int, length: int) -> Program:
+    """Endpoints that are there, and calls about their deliveries in any order."""
+    chance = Random(f"webhooks {seed}")
+    begins = [(0, CODE_OF["create_endpoint"], n, chance.randrange(30)) for n in range(4)]
+    drawn = [
+        (chance.randrange(3), CODE_OF[chance.choice(WEBHOOKS)], chance.randrange(30), chance.randrange(30))
+        for _ in range(length)
+    ]
+    return [*begins, *drawn]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(10), id="some"), pytest.param(range(10, 300), id="many", marks=pytest.mark.slow)],
+)
+@pytest.mark.timeout(900)
+def test_webhooks_have_the_same_answers(dsn: str, seeds: range) -> None:
+    seen: Counter[str] = Counter()
+    claimed = finished = 0
+    for seed in seeds:
+        for _, name, answer in check(dsn, webhooks_program(seed, 150), 2 + seed % 2):
+            seen.update([answer] if isinstance(answer, str) else [])
+            claimed += len(answer) if name == "claim deliveries" and isinstance(answer, list) else 0
+            finished += len(answer) if name == "finish deliveries" and isinstance(answer, list) else 0
+            if name == "deliveries" and isinstance(answer, list):
+                seen.update({row["state"] for row in answer})
+
+    assert seen.keys() >= {
+        "waits",
+        "55P03",
+        "25P02",
+        "waiting",
+        "pending",
+        "leased",
+        "done",
+        "dead",
+        "expired",
+    }
+    assert claimed > 10 * len(seeds)
+    assert finished > 5 * len(seeds)
+
+
 def test_a_deadlock_ends_for_the_one_that_closes_the_circle(dsn: str) -> None:
     begin, append = CODE_OF["begin"], CODE_OF["append"]
     lines = check(

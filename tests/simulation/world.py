@@ -26,11 +26,14 @@ from tests.simulation.plan import BUSY, Plan, Write
 from tests.simulation.postgres.backend import Answer
 from tests.simulation.postgres.errors import ServerError
 from tests.simulation.postgres.server import Server
+from tests.simulation.receivers import Request
 from tests.simulation.seams import surroundings
+from tests.simulation.webhooks import Webhooks
 from tests.simulation.workers import Worker, Workers
 
 ARRANGEMENTS: dict[str, type[Together]] = {
     "together": Together, "inline": InlineToo, "apart": Apart, "foreign": Foreign, "groups": Groups,
+    "webhooks": Webhooks,
 }  # fmt: skip
 SETTLES = 40.0
 """Seconds after the last fault in which everything must be handled."""
@@ -87,6 +90,7 @@ class World:
         self._next_poll: asyncio.Future[None] | None = None
         self.died: list[str] = []
         self.faults = Faults(self)
+        self.places.follow(self._watch, self.tell)
         self.network.watch = self._watch
         self.network.trace = self._trace_statement if trace else self.network.trace
 
@@ -106,11 +110,11 @@ class World:
         where = "" if link.server is self.places.read_side else " of the journal"
         self.tell(f"{link.client} on {link.backend.host}{where}: {step}: {said}")
 
-    def _watch(self, link: Link, step: str, moment: str) -> ServerError | bool:
+    def _watch(self, link: Link | Request, step: str, moment: str) -> ServerError | bool:
         if (step, moment) == ("poll_writers", "done") and self._next_poll is not None:
             self._next_poll, polled = None, self._next_poll
             polled.set_result(None) if not polled.done() else None
-        if (step, moment) == ("move_cursor", "done"):
+        if (step, moment) == (self.places.watched, "done"):
             self.died += self.places.passed_over()
         return self.faults.watch(link, step, moment)
 
@@ -243,6 +247,7 @@ class World:
                     await ParkedSources(session).retry(self.places.name)
                 for gid in list(self.places.journal.prepared):
                     await self._resolve(gid)
+                await self.places.operate(self.operators_database)
             await asyncio.sleep(0.5)
 
     async def _settle(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.postgres.errors import ServerError
@@ -54,17 +54,36 @@ class RowStatements:
         return newest.row
 
     async def lock_rows(
-        self, name: str, where: Where, *, order: str | None = None, skip_locked: bool = False
+        self,
+        name: str,
+        where: Where,
+        *,
+        order: str | tuple[str, ...] | None = None,
+        skip_locked: bool = False,
+        limit: int | None = None,
+        snapshot: Snapshot | None = None,
     ) -> list[Row]:
-        """``SELECT … FOR UPDATE``: the rows as they are once they are locked."""
-        return [row async for _, row in self._locked(name, where, order, skip_locked=skip_locked)]
+        """``SELECT … FOR UPDATE``: the rows as they are once they are locked, so many of them at most."""
+        locked: list[Row] = []
+        async for _, row in self._locked(name, where, order, skip_locked=skip_locked, snapshot=snapshot):
+            locked.append(row)
+            if len(locked) == limit:
+                break
+        return locked
 
     async def _locked(
-        self, name: str, where: Where, order: str | None = None, *, skip_locked: bool = False
-    ) -> Any:
+        self,
+        name: str,
+        where: Where,
+        order: str | tuple[str, ...] | None = None,
+        *,
+        skip_locked: bool = False,
+        snapshot: Snapshot | None = None,
+    ) -> AsyncGenerator[tuple[Key, Row]]:
         table = self.table(name)
-        found: Iterator[tuple[Key, Row]] | list[tuple[Key, Row]] = table.rows(self.snapshot(), where)
-        found = sorted(found, key=lambda one: one[1][order]) if order else list(found)
+        found = list(table.rows(snapshot or self.snapshot(), where))
+        columns = (order,) if isinstance(order, str) else order or ()
+        found.sort(key=lambda one: [one[1][column] for column in columns])
         for key, seen in found:
             if skip_locked and not self.server.locks.is_free(self.transaction, (name, key)):
                 continue
@@ -123,3 +142,12 @@ class RowStatements:
             row = {**newest.row, **change}
         table.write(self.transaction, key, row)
         return row
+
+    async def insert_or_nothing(self, name: str, row: Row) -> bool:
+        """``INSERT … ON CONFLICT DO NOTHING``, which locks no row that is there; whether it was inserted."""
+        lock = name, self.table(name).key_of(row)
+        had_it = lock in self.transaction.locks
+        inserted = await self.insert(name, row, lambda _: None)
+        if inserted is None and not had_it:
+            self.server.locks.release(self.transaction, [lock])
+        return inserted is not None

@@ -14,10 +14,11 @@ from tests.simulation.postgres.storage import NEVER, Table, Transaction
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCES_LOCK = "sources"
 """ROW EXCLUSIVE on the table of sources: what every append takes first."""
-MATCHES = "matches"
-"""The sequence that numbers them."""
+MATCHES, DELIVERIES, RETRIES = "matches", "deliveries", "retries"
+"""Sequences that number them: after a crash, numbers are passed over or come again."""
 SYSTEM = 7_000_000_000_000_000_001
 _LOGGED_AHEAD = 32  # numbers of a sequence
+_GO_BACK = {MATCHES, DELIVERIES, RETRIES}
 _COMMIT_RECORD, _ROW_RECORD = 48, 64  # bytes in the log
 
 
@@ -58,6 +59,15 @@ class Server:
                 Table("group_handlers", "subscription_id", "name"),
                 Table("group_ranges", "group_id", "min_slice", "handler"),
                 Table("matches", "group_id", "match_id", "slice", "matched_at"),
+                Table("webhook_endpoints", "endpoint_id"),
+                Table("webhook_circuits", "endpoint_id"),
+                Table("webhook_secrets", "endpoint_id"),
+                Table("webhook_limits", "name"),
+                Table("webhook_deliveries", "endpoint_id", "event_id"),
+                Table("webhook_events", "event_time", "event_id"),
+                Table("webhook_attempts", "attempted_at", "attempt_id"),
+                Table("webhook_log_ids", "id", "kind"),
+                Table("turns", "chore"),
             )
         }
         self.place = 0
@@ -67,8 +77,8 @@ class Server:
         self.wal = 0x1000000
         self._wal_at = {0: self.wal}
         self.sequences: dict[str, int] = {}
-        self._matches_logged: list[tuple[int, int]] = [(0, 0)]
-        """After which commit it was logged up to which number those of matches are used up after a crash."""
+        self._logged: dict[str, list[tuple[int, int]]] = {}
+        """For each sequence after which commit it was logged up to which number it is used up after a crash."""
         self.locks = Locks()
         self.prepared: dict[str, Transaction] = {}
         self._ever_prepared: list[Transaction] = []
@@ -91,10 +101,12 @@ class Server:
         return backend
 
     def next_of(self, sequence: str) -> int:
-        """The next number of a sequence, which no rollback takes back; of matches, a crash may."""
+        """The next number of a sequence, which no rollback takes back; a crash may."""
         number = self.sequences[sequence] = self.sequences.get(sequence, 0) + 1
-        if sequence == MATCHES and number > self._matches_logged[-1][1]:
-            self._matches_logged.append((self.place, number + _LOGGED_AHEAD))
+        if sequence in _GO_BACK:
+            logged = self._logged.setdefault(sequence, [(0, 0)])
+            if number > logged[-1][1]:
+                logged.append((self.place, number + _LOGGED_AHEAD))
         return number
 
     def make_visible(self, transaction: Transaction) -> None:
@@ -157,11 +169,10 @@ class Server:
         self.up = True
 
     def _numbers_go_back(self, place: int) -> None:
-        """Numbers of matches go on from where the log has them: some are passed over, others come again."""
-        kept = [(at, number) for at, number in self._matches_logged if at < place]
-        self._matches_logged = kept or [(0, 0)]
-        if self.sequences.get(MATCHES):
-            self.sequences[MATCHES] = self._matches_logged[-1][1]
+        """Numbers go on from where the log has them: some are passed over, others come again."""
+        for sequence, logged in self._logged.items():
+            logged[:] = [(at, number) for at, number in logged if at < place] or [(0, 0)]
+            self.sequences[sequence] = logged[-1][1]
 
     def prepare(self, transaction: Transaction, gid: str) -> None:
         """Keep a transaction, with its locks, until somebody ends it by its name."""

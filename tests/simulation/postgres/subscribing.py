@@ -19,16 +19,6 @@ from tests.simulation.postgres.storage import Row, Transaction
 MATCHING = "matching"
 
 
-async def _insert_or_nothing(db: Backend, table: str, row: Row) -> bool:
-    """``INSERT … ON CONFLICT DO NOTHING``, which locks no row that is there."""
-    lock = table, db.table(table).key_of(row)
-    had_it = lock in db.transaction.locks
-    inserted = await db.insert(table, row, lambda _: None)
-    if inserted is None and not had_it:
-        db.server.locks.release(db.transaction, [lock])
-    return inserted is not None
-
-
 @function
 async def create_group_v1(
     db: Backend,
@@ -48,7 +38,7 @@ async def create_group_v1(
             "reliable": reliable,
             "dropped_until": 0,
         }
-        if await _insert_or_nothing(db, "subscription_groups", new):
+        if await db.insert_or_nothing("subscription_groups", new):
             await db.breathe()
             for first, last in ranges:
                 await db.insert("group_ranges", new_group_range(new["group_id"], first, last))
@@ -104,7 +94,7 @@ async def subscribe_v1(  # noqa: PLR0917 - as the function has them
         "topics": asked["topics"], "entity_types": asked["entity_types"], "identity": identity,
         "created_at": db.clock(), "active_at": db.clock(), "expires_after": expires_after,
     }  # fmt: skip
-    if await _insert_or_nothing(db, "subscriptions", new):
+    if await db.insert_or_nothing("subscriptions", new):
         return [{"subscribe_v1": new["subscription_id"]}]
     await db.breathe()
     known = await db.update(
