@@ -11,13 +11,14 @@ from projections.webhooks.retry_policy import AttemptVerdict, RetryPolicy
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import Layer, mutant
 from tests.mutants.seeding import method, sql
-from tests.simulation.postgres import claiming_deliveries, delivering, making_deliveries
+from tests.simulation.postgres import delivering, making_deliveries
 from tests.simulation.postgres.backend import Backend
 from tests.simulation.postgres.storage import Row
 
 _CLAIMS = "tests/integration/webhooks/test_claims.py"
 
 SENDING = Simulation(200, arrangement="webhooks")
+SOON = Simulation(20, arrangement="webhooks")
 
 
 def in_both(  # noqa: PLR0917 - as of in_sql
@@ -77,7 +78,7 @@ in_both(
     "AND d.state = 'leased' AND d.lease_token = p.token LIMIT 1",
     "LIMIT 1",
     (delivering, "held_by", lambda _, outcomes: list(outcomes)),
-    SENDING,
+    SOON,
     Pytest(f"{_CLAIMS}::TestOutcomes::test_an_outcome_is_stored_once"),
 )
 in_both(
@@ -97,7 +98,7 @@ in_both(
     "WHEN 'release' THEN 1 ELSE 0 END",
     "WHEN 'release' THEN 0 ELSE 0 END",
     (delivering, "given_back", lambda _: 0),
-    SENDING,
+    SOON,
 )
 in_both(
     "deliveries-pass-dead-letters",
@@ -116,7 +117,7 @@ in_both(
     ")) THEN 'waiting' ELSE 'pending' END,",
     ")) THEN 'pending' ELSE 'pending' END,",
     (making_deliveries, "new_state", lambda **_: "pending"),
-    SENDING,
+    SOON,
     Pytest(f"{_CLAIMS}::TestOrder::test_a_key_blocks_only_its_key"),
 )
 in_both(
@@ -126,15 +127,6 @@ in_both(
     "ORDER BY c.endpoint_id FOR NO KEY UPDATE OF c",
     "ORDER BY c.endpoint_id",
     (making_deliveries, "lock_orders", _with_an_order),
-    SENDING,
-)
-in_both(
-    "leases-are-numbers-of-a-sequence",
-    "a lease is told from another one by a number of a sequence, which a fail-over gives out again",
-    "functions/webhooks/_claim_deliveries_v1.sql",
-    "_token bigint := hashtextextended(gen_random_uuid()::text, 0);",
-    "_token bigint := (SELECT nextval(pg_get_serial_sequence('projections.webhook_deliveries', 'delivery_id')));",
-    (claiming_deliveries, "new_token", lambda db: db.server.next_of("deliveries")),
     SENDING,
 )
 

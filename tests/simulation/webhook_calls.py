@@ -11,7 +11,7 @@ from projections.webhooks import claims, deliveries, duties, fan_out
 from projections.webhooks.retry_policy import RetryPolicy
 from tests.simulation.calls import Call, Facts, look
 from tests.simulation.postgres.backend import Backend
-from tests.simulation.postgres.statements import statement
+from tests.simulation.postgres.statements import Touched, statement
 from tests.simulation.postgres.storage import Row
 from tests.simulation.postgres.webhook_endpoints import CREATE
 
@@ -29,6 +29,16 @@ SELECT delivery_id, endpoint_id, event_id, order_key, state, attempts, manual, l
     lease_token IS NOT NULL AS leased, finished_at IS NOT NULL AS finished
 FROM projections.webhook_deliveries
 """
+_IN_ORDER = """
+UPDATE projections.webhook_deliveries AS d
+SET next_at = '2020-01-01T00:00:00Z'::timestamptz + make_interval(secs => 37 * d.delivery_id % 1009)
+FROM (
+    SELECT o.delivery_id FROM projections.webhook_deliveries AS o
+    WHERE o.state = 'pending' AND o.next_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
+) AS o
+WHERE d.delivery_id = o.delivery_id
+"""
+"""In which order one statement changes several, and which is due first then, PostgreSQL does not say."""
 _CIRCUITS = """
 SELECT endpoint_id, failures, opened, expired, blocked_until > clock_timestamp() AS blocked,
     failing_since IS NOT NULL AS failing, dead_told_at > '2000-01-01' AS told
@@ -60,6 +70,20 @@ async def look_at_deliveries(db: Backend) -> list[Row]:
         }
         for d in db.select("webhook_deliveries")
     ]
+
+
+@statement(_IN_ORDER)
+async def put_in_order(db: Backend) -> Touched:
+    due = await db.lock_rows(
+        "webhook_deliveries", lambda d: d["state"] == "pending" and d["next_at"] <= db.clock(), skip_locked=True
+    )  # fmt: skip
+    numbers = [d["delivery_id"] for d in due]
+    await db.update(
+        "webhook_deliveries",
+        lambda d: d["delivery_id"] in numbers,
+        lambda d: {"next_at": _EARLIER + timedelta(seconds=37 * d["delivery_id"] % 1009)},
+    )
+    return Touched(len(numbers))
 
 
 @statement(_CIRCUITS)
@@ -110,12 +134,14 @@ def create_endpoint(_facts: Facts, a: int, b: int) -> Call:
 def make_deliveries(_facts: Facts, a: int, b: int) -> Call:
     numbers = sorted({(a * 7 + n * (1 + b % 3)) % _EVENTS for n in range(1 + b % 4)})
     size = len(numbers)
-    some = [one for one in ENDPOINTS[2 * (b % 2) : 2 * (b % 2) + 2] if (a + b) % 5 or one != ENDPOINTS[0]]
+    first = 2 * (b % 2)
+    alone = first + a % 2 if (a + b) % 3 == 0 else None
+    some = [ENDPOINTS[n] for n in (first, first + 1) if alone in {None, n}]
     pairs = [(place, one) for place in range(1, size + 1) for one in some]
     args = (
         [f"event-{n:02}" for n in numbers], [_LATER + n * timedelta(microseconds=1) for n in numbers],
         [TENANTS[b % 2]] * size, ["t"] * size, [_KEYS[n % 3] for n in numbers],
-        [[None, None, _EARLIER + n * timedelta(microseconds=1), _LATER][(n + b) % 4] for n in numbers],
+        [[None, None, None, _LATER][(n + b) % 4] for n in numbers],
         [True] * size, ["{}"] * size, [f'{{"n": {n * 10**n}}}' for n in numbers], [place for place, _ in pairs],
         [one for _, one in pairs], ["filter_too_costly" if (a + place) % 11 == 0 else None for place, _ in pairs],
         [[None, None, None, _EARLIER, _LATER][(n + a) % 5] for n in numbers],
@@ -136,6 +162,11 @@ def claim(facts: Facts, a: int, b: int) -> Call:
         told.extend(dict(row) for row in rows)
 
     return Call("claim deliveries", claims._CLAIM, args, remember)
+
+
+def order(_facts: Facts, _a: int, _b: int) -> Call:
+    """Have what is due be due in an order that both servers know."""
+    return look("order", _IN_ORDER)
 
 
 def finish(facts: Facts, a: int, b: int) -> Call:
@@ -190,5 +221,5 @@ def look_at(_facts: Facts, a: int, b: int) -> Call:
 
 
 CALLS: list[Callable[[Facts, int, int], Call]] = [
-    create_endpoint, make_deliveries, claim, finish, reap, expire, release_waiting, decide, look_at,
+    create_endpoint, make_deliveries, order, claim, finish, reap, expire, release_waiting, decide, look_at,
 ]  # fmt: skip

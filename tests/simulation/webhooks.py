@@ -224,7 +224,11 @@ class Webhooks(Together):
             case "done":
                 key = Key(delivery["endpoint_id"], delivery["event_id"])
                 arrived = any(one.key == key and one.arrived and one.code == "200" for one in self._attempts)
-                wrong = "it has never arrived", not arrived
+                passed = self._is_blocked(delivery, deliveries) and not self._dead_are_tried_again
+                wrong = (
+                    f"it has arrived: {arrived}, it has passed a dead letter: {passed}",
+                    passed or not arrived,
+                )
             case "dead":
                 attempts, tried_again = delivery["attempts"], self._dead_are_tried_again
                 why = f"after {attempts} attempts with {delivery['last_code']}, tried again: {tried_again}"
@@ -241,9 +245,9 @@ class Webhooks(Together):
         return wrong[0] if wrong[1] else None
 
     def _is_blocked(self, delivery: Row, deliveries: dict[Key, Row]) -> bool:
-        """Whether it waits behind a dead letter, as its endpoint asks for."""
+        """Whether there is a dead letter before it in its order, and its endpoint asks to wait behind these."""
         return self._order_of(delivery["endpoint_id"])[1] == "block" and any(
-            d["state"] == "dead" and d["delivery_id"] < delivery["delivery_id"]
+            d["state"] == "dead" and d["delivery_id"] < delivery["delivery_id"] and d["order_key"] is not None
             and (d["endpoint_id"], d["order_key"]) == (delivery["endpoint_id"], delivery["order_key"])
             for d in deliveries.values()
         )  # fmt: skip

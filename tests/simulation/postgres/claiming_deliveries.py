@@ -301,7 +301,7 @@ def _that_fit(found: Sequence[Row], room: _Room) -> list[int]:
 
 
 async def _lease(db: Backend, looking: _Looking, taken: Sequence[int], margin: timedelta) -> list[Row]:
-    now, token = looking.now, new_token(db)
+    now, token = looking.now, db.server.choices.getrandbits(63)
     await db.breathe()
     snapshot = db.snapshot()
     endpoints = {e["endpoint_id"]: e for e in db.select("webhook_endpoints", None, snapshot)}
@@ -329,8 +329,3 @@ async def _lease(db: Backend, looking: _Looking, taken: Sequence[int], margin: t
             "claimed_at": now, "tenant_share": looking.share, "credentials": None,
         })  # fmt: skip
     return rows
-
-
-def new_token(db: Backend) -> int:
-    """Of a lease: random, for a number of a sequence is given out again after a fail-over."""
-    return db.server.choices.getrandbits(63)
