@@ -28,7 +28,7 @@ _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, 
 _FAIL = "SELECT projections._fail_range_v1($1, $2, $3, $4, $5, $6)"
 _SAVE = """
 SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
-    $16, $17)
+    $16, $17, $18)
 """
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
@@ -220,8 +220,7 @@ class OffsetStore:
         session: Session,
         batch: str,
         progress: tuple[datetime, int],
-        last: Mapping[str, EventEnvelope],
-        handled: int,
+        handled: Sequence[EventEnvelope],
         *,
         previous: Mapping[str, int],
     ) -> bool:
@@ -232,8 +231,7 @@ class OffsetStore:
             session: The transaction of the batch.
             batch: The mark that it was begun with.
             progress: The horizon, where a restart would begin, and the last import that it accounts for.
-            last: The last handled event of each source.
-            handled: How many events that were.
+            handled: Events of any sources, each source's in order.
             previous: The number that each of these sources that has an offset is remembered to stand at.
 
         Returns:
@@ -246,6 +244,7 @@ class OffsetStore:
             TransactionEnded: This is not the transaction that was begun.
         """
         # Those with an offset first; in one order, for two holders must not deadlock.
+        last = {envelope.source_id: envelope for envelope in handled}
         known = sorted(previous)
         order = known + sorted(last.keys() - previous.keys())
         envelopes = [last[source_id] for source_id in order]
@@ -258,7 +257,8 @@ class OffsetStore:
                 [previous[source_id] for source_id in known],
                 [e.seq_nr for e in envelopes],
                 [e.db_timestamp for e in envelopes],
-                handled,
+                len(handled),
+                max((e.db_timestamp for e in handled), default=None),
             )
         return bool(waited)
 

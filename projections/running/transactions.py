@@ -124,7 +124,7 @@ class Transactions:
         async def store(mark: str, progress: tuple[datetime, int]) -> bool:
             previous = self.state.previous(last)
             await work()
-            return await self.store.save_in_tx(session, mark, progress, last, len(handled), previous=previous)
+            return await self.store.save_in_tx(session, mark, progress, handled, previous=previous)
 
         waited = await self._retried(session, store)
         self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})

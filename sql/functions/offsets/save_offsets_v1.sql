@@ -1,7 +1,8 @@
 -- Stores what a batch has handled, in the transaction of its effects. Compare and set: the range, and each source, must
 -- stand where the worker remembers them. Sources that have an offset come first, each with its number in p_previous; the
--- others have none, and their slices are in p_slices. What was read of a database and not stored yet shows in no count: see
--- _same_generation_v1. Returns whether somebody waits for what is handled (_handled_v1).
+-- others have none, and their slices are in p_slices. p_handled_until is the newest time of all that was handled, where times of a
+-- source may run against its numbers: then it may be none of p_timestamps. What was read of a database and not stored yet shows in
+-- no count: see _same_generation_v1. Returns whether somebody waits for what is handled (_handled_v1).
 --
 -- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source does not stand where the batch has
 -- it, PJ012 when this is not the transaction that the batch began, PJ013 when the range is not as it was stored last,
@@ -23,7 +24,8 @@ CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
     p_previous bigint[],
     p_seq_nrs bigint[],
     p_timestamps timestamptz[],
-    p_handled bigint
+    p_handled bigint,
+    p_handled_until timestamptz DEFAULT NULL
 )
 RETURNS boolean
 LANGUAGE plpgsql
@@ -48,7 +50,7 @@ BEGIN
     UPDATE projections.projection_ranges AS r
     SET
         horizon = p_horizon, import_id = p_import_id, handled = r.handled + p_handled,
-        handled_until = greatest(r.handled_until, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))),
+        handled_until = greatest(r.handled_until, p_handled_until, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))),
         handled_at = CASE WHEN p_handled > 0 THEN clock_timestamp() ELSE r.handled_at END,
         failures = 0, error = NULL, restarts_at = NULL, commits = r.commits + 1
     WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice

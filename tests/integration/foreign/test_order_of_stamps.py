@@ -104,10 +104,18 @@ async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("in_batches", [1, 2])
 async def test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_before_it(
-    base_cluster: Server, dsn: str
+    base_cluster: Server, dsn: str, in_batches: int
 ) -> None:
-    """It fails over between the two; the first was not lost, and is not handled again."""
+    """It fails over between the two, of one batch or two; the first was not lost, and is not handled again."""
+
+    async def lose(early: asyncpg.Connection) -> None:
+        await asyncio.to_thread(servers.cut)
+        await insert(early, "s")
+        await early.execute("COMMIT")
+        await early.close()
+
     async with pair(base_cluster, "one") as servers, connect(dsn) as read_side:
         await asyncio.to_thread(servers.follow)
         theirs = servers.direct("one").replace("read-write", "primary")  # who only reads may
@@ -118,13 +126,13 @@ async def test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_
         await execute(read_side, EFFECTS)
         async with connect(theirs, FOREIGN["asyncpg"]) as database:
             log = await table_log(database, MAPPINGS["transaction-start"], name="shop")
+            if in_batches == 1:
+                await lose(early)
             async with running(read_side, Orders, journal=log, ranges=1):
-                await until_effects(read_side, 1)
-                await asyncio.to_thread(servers.cut)
-                await insert(early, "s")
-                await early.execute("COMMIT")
+                if in_batches > 1:
+                    await until_effects(read_side, 1)
+                    await lose(early)
                 await until_effects(read_side, 2)
-                await early.close()
                 await application.close()
                 await servers.fail_over()
                 await answered(database)

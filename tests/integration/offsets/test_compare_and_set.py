@@ -54,9 +54,7 @@ async def save(database: Database, store: OffsetStore, event: EventEnvelope, **p
     async with database.session() as session:
         await session.begin("ab")
         try:
-            await store.save_in_tx(
-                session, "ab", (store.claim.horizon, 0), {"a": event}, 1, previous=previous
-            )
+            await store.save_in_tx(session, "ab", (store.claim.horizon, 0), [event], previous=previous)
             await session.commit()
             store.commits += 1
         finally:
@@ -126,7 +124,7 @@ async def test_a_batch_of_many_sources_is_stored_on_what_is_as_it_was_left_wheth
             await session.begin("ab")
             try:
                 progress = (store.claim.horizon, 0)
-                await store.save_in_tx(session, "ab", progress, last, len(last), previous=previous)
+                await store.save_in_tx(session, "ab", progress, [*last.values()], previous=previous)
                 return int(await session.fetchval(_AT_SECOND))
             finally:
                 await session.rollback()

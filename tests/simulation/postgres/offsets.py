@@ -86,7 +86,7 @@ async def save_offsets_v1(  # noqa: PLR0917 - as the function has them
     db: Backend, number: int, min_slice: int, epoch: int, owner: str, commits: int, answered: int,
     timeline: int | None, started_at: datetime | None, batch: str, horizon: datetime, import_id: int,
     source_ids: Sequence[str], slices: Sequence[int], previous: Sequence[int], seq_nrs: Sequence[int],
-    times: Sequence[datetime], handled: int,
+    times: Sequence[datetime], handled: int, handled_until: datetime | None = None,
 ) -> bool | None:  # fmt: skip
     if db.settings.get("projections.batch") != batch:
         raise ServerError("PJ012", "the handler ended the transaction of its batch")
@@ -101,7 +101,7 @@ async def save_offsets_v1(  # noqa: PLR0917 - as the function has them
         ),
         lambda r: {
             "horizon": horizon, "import_id": import_id, "handled": r["handled"] + handled,
-            "handled_until": max([r["handled_until"], *times]),
+            "handled_until": max([r["handled_until"], *times, *([handled_until] if handled_until else [])]),
             "handled_at": db.clock() if handled > 0 else r["handled_at"],
             "failures": 0, "error": None, "restarts_at": None, "commits": r["commits"] + 1,
         },
