@@ -114,7 +114,7 @@ async def _each(
 
 async def _load(database: Database, events: list[HistoricEvent]) -> None:
     rows = [_row(event) for event in events]
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await session.execute(_READ_COMMITTED)
         await session.execute(_STAGE)
         await session.copy_rows(("pg_temp", "projections_import"), _COLUMNS, rows)

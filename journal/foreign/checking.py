@@ -259,7 +259,7 @@ async def page_time(
     """
     page = (None, *ALL_SLICES, *Position.before(BEGINNING), END_OF_TIME, PAGE_SIZE, PAGE_BYTES)
     try:
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             await session.fetch(_LIMIT, f"{limit // timedelta(milliseconds=1)}ms")
             statement = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {table.queries['events']}"
             plan = await session.fetchval(statement, *page)

@@ -170,7 +170,7 @@ async def _exchange(
 ) -> int:
     tell = progress or (lambda *_: None)
     tell(partition, "copy")
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await waits.limit(session)
         await session.execute(_COPY, partition.name)
     deadline = time.monotonic() + waits.total.total_seconds()
@@ -179,7 +179,7 @@ async def _exchange(
             tell(partition, "freeze")
             await _freeze(database, oid)
             tell(partition, "compare and swap")
-            async with database.transaction() as session:
+            async with database.session() as session, session.transaction():
                 await waits.limit(session)
                 return int(await session.fetchval(_SWAP, partition.name, waits.attempts, waits.pause))
         except DatabaseError as error:

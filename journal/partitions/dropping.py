@@ -149,7 +149,7 @@ async def _drop(
 async def _try(
     database: Database, wanted: DroppedPartition, patience: Patience, *, force: bool
 ) -> str | None:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         if not await begin_maintaining(session, patience):
             return BUSY
         rows = wanted.partition.rows if wanted.archived else None

@@ -136,7 +136,7 @@ async def _try(
     """One attempt; None when somebody else has made it."""
     bounds = wanted.from_timestamp, wanted.to_timestamp
     try:
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             if not await begin_maintaining(session, patience):
                 return replace(wanted, problem=BUSY)
             moved = await session.fetchval(_CREATE, *bounds, wanted.table)

@@ -82,7 +82,7 @@ async def take_turn(database: Database, every: timedelta) -> int | None:
 async def _maintain(database: Database) -> int:
     done = waits = 0
     while done < _MOST_STEPS and waits < _MOST_WAITS:
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             await session.execute(_NO_TIMEOUT)
             rows = await session.fetch(_STEP)
         succeeded = sum([_told(row) for row in rows])

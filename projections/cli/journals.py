@@ -123,7 +123,7 @@ async def attach(
     found.check()
     checked, took = await _checked(found, journal_primary or os.environ.get(JOURNAL_PRIMARY_VARIABLE) or None)
     if not dry_run:
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             await foreign.attach(session, found)
     read = found.table
     lines = [

@@ -82,7 +82,7 @@ async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = Fa
     async with database.session() as session:
         await stored.statuses(session, [name])
     confirm(f"Start projection {name!r} at {start.isoformat()}? Its read model is left as it is.", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await stored.set_offset(session, name, start)
     return done(f"projection {name!r} starts at {start.isoformat()}", name=name, starts_at=start)
 
@@ -98,7 +98,7 @@ async def clear(database: Database, /, name: str, *, yes: Yes = False) -> Answer
     async with database.session() as session:
         await stored.statuses(session, [name])
     confirm(f"Have projection {name!r} handle every event again? Its read model is left as it is.", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await stored.clear_offset(session, name)
     return done(f"projection {name!r} starts at the beginning", name=name, starts_at=None)
 

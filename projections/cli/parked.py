@@ -83,7 +83,7 @@ async def drop(
     async with database.session() as session:
         await ParkedSources(session).list(name, limit=1)  # asks only about a projection that there is
     confirm(f"Have projection {name!r} pass over {what}?", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         return decided("dropped", "parked events", await ParkedSources(session).drop(name, source))
 
 

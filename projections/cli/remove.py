@@ -45,7 +45,7 @@ async def remove(
         "as it is.",
         yes=yes,
     )
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         removed = await offsets.remove(session, name, force=force)
     return done(
         f"projection {name!r} is removed: {removed.ranges:,} ranges, offsets of {removed.sources:,} sources, "

@@ -165,7 +165,7 @@ class Consumer:
 
     async def _subscribe(self) -> dict[str, HandlerSubscription]:
         """All of them or none."""
-        async with self._database.transaction() as session:
+        async with self._database.session() as session, session.transaction():
             subscribed: dict[str, HandlerSubscription] = {}
             for name, registered in self._handlers.items():
                 wanted = await subscribe(session, self._group, **registered.filters)

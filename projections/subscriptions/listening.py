@@ -133,7 +133,7 @@ class Listener:
             if self._closed:
                 raise ListenerClosed(f"the listener of group {self.group!r} was closed: make another")
             try:
-                async with self.database.transaction() as session:
+                async with self.database.session() as session, session.transaction():
                     return await self._subscribe(session, interest)
             except DatabaseError as error:
                 if error.sqlstate != _REMOVED_MEANWHILE or last == _TRIES - 1:

@@ -145,25 +145,25 @@ def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
 
 
 async def _rescale(database: Database, group: Text, ranges: Ranges) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await rescale_group(session, group, ranges)
     return f"{group} is cut into {ranges} {'range' if ranges == 1 else 'ranges'}"
 
 
 async def _retry(database: Database, group: Text, retry_id: _RetryId) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await DeadLetters(session).retry(group, retry_id)
     return f"dead letter {retry_id} of {group} is handled again"
 
 
 async def _drop(database: Database, group: Text, retry_id: _RetryId) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await DeadLetters(session).drop(group, retry_id)
     return f"dead letter {retry_id} of {group} is dropped"
 
 
 async def _release(database: Database, condition_id: _ConditionId) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         released = await release_condition(session, condition_id)
     if not released:
         raise NotAllowed(f"condition {condition_id} is not stopped any more", "wrong_state")

@@ -288,7 +288,7 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
     """
 
     async def in_transaction(database: Database) -> T:
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             return await work(session)
 
     return visit_database(dsn, in_transaction, connections=1)

@@ -339,7 +339,7 @@ class Endpoints(EndpointCredentials, TenantRows[Endpoint]):
         Raises:
             InvalidValue: One cannot be read with this cipher; none is changed.
         """
-        async with self._database.transaction() as session:
+        async with self._database.session() as session, session.transaction():
             rows = await session.fetch(_STORED)
             for row in rows:
                 renewed = self._cipher.encrypt(self._cipher.decrypt(row["secret"]))

@@ -46,7 +46,7 @@ class Erasing:
             NotFound: The tenant has no such message, or its record is no longer kept.
         """
         event_id = str(message_id if tenant is None else message_uuid(tenant, message_id))
-        async with self._database.transaction() as session:
+        async with self._database.session() as session, session.transaction():
             row = await call(session, _ERASE, tenant, [event_id, str(message_id)])
         if not row["erased"]:
             raise NotFound(f"there is no message {str(message_id)!r:.80}", "unknown_message")
@@ -87,7 +87,7 @@ class Erasing:
         place: tuple[datetime | None, str] | None = (None, "")
         named = None if topics is None else list(topics)
         while place is not None:
-            async with self._database.transaction() as session:
+            async with self._database.session() as session, session.transaction():
                 row = await call(
                     session, _ERASE_MANY, tenant, order_key, named, since, until, *place, step,
                 )  # fmt: skip

@@ -30,8 +30,6 @@ _CREATE = (
 )
 _LOCK = f"SELECT {_COLUMNS} FROM projections._lock_schedule_v1($1, $2, $3)"
 _CHANGE = f"SELECT {_COLUMNS} FROM projections._change_schedule_v1($1, $2, $3, $4)"
-_WITHOUT_SILENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
-"""A process that is frozen in the transaction would hold up the ticks of other schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class Schedules(TenantRows[Schedule]):
         values: dict[str, Any] = {
             key: _encoded(value) if key == "data" else value for key, value in changes.items()
         }
-        async with self._database.transaction() as session:
+        async with self._database.session() as session, session.transaction():
             old = await self._written(session, _LOCK, tenant, schedule_id, version)
             new = replace(old, **values)
             line = _checked(old.tenant, asdict(new))
@@ -200,8 +198,7 @@ class Schedules(TenantRows[Schedule]):
         Raises:
             NotFound: The tenant has none of this id.
         """
-        async with self._database.transaction() as session:
-            await session.execute(_WITHOUT_SILENCE)
+        async with self._database.session() as session, session.transaction():
             schedule = await self._get(session, tenant, schedule_id)
             event = message_event(
                 schedule.tenant, schedule.topic, RawJson(schedule.data),

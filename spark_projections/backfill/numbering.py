@@ -40,7 +40,7 @@ class Numbering:
         ids = list({row.source_id for row in page})
         # A source that goes on from the page before stands where that one left it, also where nothing is imported.
         kept = None if self._last is None else self._stands.get(self._last.source_id)
-        async with database.transaction() as session:
+        async with database.session() as session, session.transaction():
             await session.execute(PLAN_ANEW)
             self._now = await session.fetchval(_NOW)
             found = await session.fetch(_STANDS, ids)

@@ -48,6 +48,21 @@ def test_no_two_classes_have_the_same_name() -> None:
     assert [name for name, number in names.items() if number > 1] == []
 
 
+def test_a_process_that_is_frozen_in_a_transaction_of_the_library_does_not_keep_its_locks() -> None:
+    """``Database.transaction()`` is for applications and has no time limit; ``session.transaction()`` has one."""
+    found = [
+        f"{module}, line {node.lineno}"
+        for module, tree in modules("journal", "offsets", "projections", "spark_projections")
+        if not module.startswith("projections/demo/")  # it is an application
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr == "transaction"
+        and "database" in ast.unparse(node.value)
+    ]
+
+    assert found == []
+
+
 def test_only_what_may_be_imported_from_outside_is_listed() -> None:
     listed = {
         module

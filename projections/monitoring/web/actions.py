@@ -20,13 +20,13 @@ _MAX_BODY = 8 * 1024
 
 
 async def _pause(database: Database, projection: Text) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await offsets.set_paused(session, projection, paused=True)
     return f"{projection} is paused after the current batches"
 
 
 async def _resume(database: Database, projection: Text) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await offsets.set_paused(session, projection, paused=False)
     return f"{projection} goes on"
 
@@ -39,13 +39,13 @@ async def _rescale(database: Database, projection: Text, ranges: Ranges) -> str:
 
 # With the event that was shown: if the source waits at another one by now, nothing is decided.
 async def _retry(database: Database, projection: Text, source_id: Text, seq_nr: int) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await offsets.ParkedSources(session).retry(projection, source_id, seq_nr=seq_nr)
     return f"{source_id} is tried again"
 
 
 async def _drop(database: Database, projection: Text, source_id: Text, seq_nr: int) -> str:
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await offsets.ParkedSources(session).drop(projection, source_id, seq_nr=seq_nr)
     return f"{source_id} goes on after event {seq_nr}"
 

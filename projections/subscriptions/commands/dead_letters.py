@@ -98,7 +98,7 @@ async def drop(
         )
     what = "every dead letter" if number is None else f"dead letter {number}"
     confirm(f"Drop {what} of group {group!r}? The handler never gets it again.", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         return decided("dropped", "dead letters", await DeadLetters(session).drop(group, number))
 
 

@@ -150,7 +150,7 @@ async def rewind(
     goes on from where it is.
     """
     confirm(f"Have group {name!r} handle all its events again, from {_time(start)} on?", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         number = await rewind_group(session, name, start)
     what = counted(number, "subscription catches", "subscriptions catch")
     return done(
@@ -178,7 +178,7 @@ async def give_up(database: Database, /, name: str, handler: str, *, yes: Yes = 
     if waiting is None:
         raise NothingKept(f"group {name!r} keeps nothing for handler {handler!r} that nobody reads")
     confirm(f"Give up handler {handler!r} of group {name!r}? {_matches(waiting)} kept for it.", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await give_up_handler(session, name, handler)
     return done(
         f"handler {handler!r} of group {name!r} is given up", name=name, handler=handler, given_up=waiting
@@ -200,7 +200,7 @@ async def remove(database: Database, /, name: str, *, yes: Yes = False) -> Answe
         f"{found.backlog:,} matches that are not read, and {found.retries + found.dead:,} batches that failed"
     )
     confirm(f"Remove group {name!r} with its subscriptions, {waiting}?", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         await remove_group(session, name)
     return done(f"group {name!r} is removed", name=name, removed=True)
 

@@ -161,7 +161,7 @@ async def remove(database: Database, /, subscription_id: _Number, *, yes: Yes = 
     async with database.session() as session:
         group = (await _find(session, subscription_id)).group
     confirm(f"Remove subscription {subscription_id} of group {group!r}?", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         if not await unsubscribe(session, subscription_id):
             raise _unknown(subscription_id)
     text = f"subscription {subscription_id} of group {printable(group)!r} is removed"

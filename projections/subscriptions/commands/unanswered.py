@@ -160,7 +160,7 @@ async def drop(
             await _one(session, number)
     what = "every event that waits" if number is None else f"event {number}"
     confirm(f"Drop {what}? No subscription of the condition ever gets it.", yes=yes)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         return decided("dropped", "events", await _decide(session, _DROP, _DROP_ALL, number))
 
 

@@ -324,7 +324,7 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
     data: Any = call.raw.get("data", {"test": True})
     event_id = uuid4()
     _check_wanted(endpoint, topic, str(event_id), call.body.data if "data" in call.raw else data)
-    async with call.services.database.transaction() as session:
+    async with call.services.database.session() as session, session.transaction():
         sent = await send(
             session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id,
             expires_at=call.body.expires_at,

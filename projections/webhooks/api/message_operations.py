@@ -92,7 +92,7 @@ async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     if body.endpoint_id is not None:
         await services.endpoints.get(tenant, body.endpoint_id)
     options = {name: getattr(body, name) for name in _OPTIONS} | {"traceparent": _traceparent(call)}
-    async with services.database.transaction() as session:
+    async with services.database.session() as session, session.transaction():
         sent = await send(session, tenant, body.topic, call.raw["data"], message_id=message_id, **options)
         duplicate = message_id is not None and not await session.fetchval(
             _IS_NEW, sent.source_id, sent.seq_nr, sent.db_timestamp

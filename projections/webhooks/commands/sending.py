@@ -74,7 +74,7 @@ async def send(
     and its id is the `webhook-id` that receivers see.
     """  # noqa: D301 - click reads the escape
     alone = None if endpoint_id is None else await whole_endpoint_id(database, endpoint_id)
-    async with database.transaction() as session:
+    async with database.session() as session, session.transaction():
         sent = await send_message(
             session, tenant, topic, RawJson(data), message_id=message_id, order_key=order_key,
             not_before=not_before, expires_at=expires_at, endpoint_id=alone,

@@ -167,7 +167,7 @@ class PostgresLog:
     async def _counted(self, kind: str, query: MetricsQuery) -> Sequence[Row]:
         granularity = query.granularity
         try:
-            async with self._database.transaction() as session:
+            async with self._database.session() as session, session.transaction():
                 await session.execute(_TIMEOUT, f"{self._metrics_timeout // timedelta(milliseconds=1)}ms")
                 with own_errors():
                     return await session.fetch(

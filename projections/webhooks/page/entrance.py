@@ -104,7 +104,7 @@ class Entrance:
         # As answers to requests are kept, of administrators, whom no tenant is: a link is followed once.
         key = f"page-link/{link_id}"
         kept = self._cipher.encrypt(json.dumps({"digest": "", "text": None, "headers": {}}))
-        async with self._database.transaction() as session:
+        async with self._database.session() as session, session.transaction():
             row = await session.fetchrow(_USED, key)
             assert row is not None  # noqa: S101 - the function returns one row
             if not row["free"] or row["answer"] is not None:

@@ -14,6 +14,7 @@ import offsets
 from journal import ALL_SLICES, Database, EntityTypes, OwnedSession, SliceReader, generation
 from journal.database.base import BaseSession
 from offsets import Beats, Claim, Registered, Worker
+from projections.subscriptions import Consumer, consumer
 
 PATIENCE = 30
 """Seconds: others wait for a fraction of one, or for ever."""
@@ -92,6 +93,35 @@ async def test_another_process_takes_over_while_it_compares_offsets_with_a_journ
 
         assert taken is not None
         assert taken.epoch == claim.epoch + 1
+
+
+async def test_another_consumer_subscribes_while_one_does(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed, never = asyncio.Event(), asyncio.Event()
+
+    async def frozen(*_: object) -> bool:
+        subscribed.set()
+        return await never.wait()
+
+    def of_group() -> Consumer:
+        made = Consumer(database, "g")
+
+        @made.handle(name="h")
+        async def h(batch: object) -> None: ...
+
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer, "is_reliable", frozen)
+        task = asyncio.ensure_future(of_group().run())
+        await subscribed.wait()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert [*await of_group()._subscribe()] == ["h"]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_transaction_of_the_application_may_be_silent_for_as_long_as_it_likes(

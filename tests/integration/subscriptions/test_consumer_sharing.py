@@ -65,6 +65,22 @@ def each_once(*seen: Seen) -> None:
     assert [event for event, count in Counter(events).items() if count > 1] == []
 
 
+async def test_a_consumer_reads_while_somebody_subscribes_for_its_group(database: Database) -> None:
+    """For as long as the transaction of that takes: it has locked the subscription, which is the same."""
+    seen = Seen()
+    every = timedelta(milliseconds=10)
+
+    async with consuming(database, consumer(database, seen, keep_every=every)), database.session() as session:
+        await until(database, "SELECT active_at > created_at FROM projections.subscriptions")
+        await session.begin()
+        await subscribe(session, "g")
+        await landed_and_matched(database, "a")
+        await until_handled(database)
+        await session.rollback()
+
+    assert seen.events == [("a", 1)]
+
+
 @pytest.mark.slow
 async def test_of_several_consumers_of_a_group_with_one_range_only_one_reads(database: Database) -> None:
     seen = [Seen(), Seen(), Seen()]

@@ -137,13 +137,16 @@ async def register_handler_v1(db: Backend, group: str, name: str, subscription: 
 
 @function
 async def keep_subscriptions_v1(db: Backend, numbers: Sequence[int]) -> list[list[int]]:
-    kept = await db.update(
-        "subscriptions",
-        lambda s: s["subscription_id"] in numbers,
-        lambda _: {"active_at": db.clock()},
-        order="subscription_id",
+    def asked(row: Row) -> bool:
+        return row["subscription_id"] in numbers
+
+    snapshot = db.snapshot()
+    await db.update(
+        "subscriptions", asked, lambda _: {"active_at": db.clock()}, order="subscription_id", skip_locked=True
     )
-    return [sorted(s["subscription_id"] for s in kept)]  # one row: an array
+    return [
+        sorted(s["subscription_id"] for s in db.select("subscriptions", asked, snapshot))
+    ]  # one row: an array
 
 
 @statement(groups._RELIABLE)
