@@ -121,6 +121,10 @@ class Together:
         """Ranges that are not all slices, each once."""
         return untiled(rows(self.read_side, "projection_ranges"))
 
+    def waiting(self) -> list[str]:
+        """Sources that wait for a decision, or are handled after one."""
+        return [row["source_id"] for _, row in rows(self.read_side, "parked_sources")]
+
     def committed(self) -> list[Event]:
         """What is in the log."""
         return [

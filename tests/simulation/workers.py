@@ -11,8 +11,10 @@ from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.network import Network
 
 _LOOK_EVERY = 0.1
-_STOPS = 15.0
-"""Seconds that workers may take to stop: what a process that hangs has locked is free after ten."""
+_STOPS = 5.0
+"""Seconds that workers may take to stop."""
+_LOCKED = 10.0
+"""Seconds after which what a process that hangs has locked is free; another one that hangs may get it then."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Workers:
         self._tell = tell
         self._starts = 0
         self._places: dict[int, Worker] = {}
+        self._hang = 0
         self._are_over = False
 
     def start(self, number: int, *, take_over: bool = False) -> None:
@@ -99,6 +102,7 @@ class Workers:
     def hang(self, number: int, *, again_after: float) -> None:
         """Stop a process for ever, whose connections stay; another one comes in its place."""
         self._places[number].hangs = self.host(number).frozen = True
+        self._hang += 1
         self._later(again_after, self._start_again, number)
 
     def freeze(self, number: int, seconds: float) -> None:
@@ -150,11 +154,12 @@ class Workers:
         """Ask all to end; returns who does not."""
         for worker in self._places.values():
             self._loop.at(self._loop.time(), worker.host, worker.stop.set)
-        until = self._loop.time() + _STOPS
+        seconds = _STOPS + _LOCKED * max(self._hang, 1)
+        until = self._loop.time() + seconds
         while self._loop.time() < until and (left := self._left()):
             await asyncio.sleep(_LOOK_EVERY)
         if left := self._left():
-            return f"{', '.join(left)} did not stop within {_STOPS:g} s"
+            return f"{', '.join(left)} did not stop within {seconds:g} s"
         return None
 
     def _left(self) -> list[str]:

@@ -256,16 +256,17 @@ class World:
             await asyncio.sleep(_LOOK_EVERY)
             if self._is_over() and not self._problems():
                 await asyncio.sleep(_AFTERWARDS)
-                return self._check()
+                if self._is_over() and not self._check():
+                    return None
         if self.died:
             return self.died[0]
-        found = self._problems() or ["transactions are still open"]
+        found = self._problems() or ["transactions are still open, or sources wait"]
         return f"not all is handled {SETTLES:g} s after the last fault: {found[0]}"
 
     def _is_over(self) -> bool:
-        """Whether nobody writes any more."""
+        """Whether nobody writes any more, and no source waits: of what it has lost, some may be there again."""
         writing = any(link.client.name.startswith("application") for link in self.network.links)
-        return not writing and not self.places.journal.prepared
+        return not writing and not self.places.journal.prepared and not self.places.waiting()
 
     # What must hold
 
