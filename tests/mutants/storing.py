@@ -96,6 +96,28 @@ in_sql(
     Pytest(f"{_KEPT}::test_an_eviction_before_an_import_was_read_does_not_lose_it"),
 )
 in_sql(
+    "the-newest-handled-is-of-offsets-alone",
+    "how far a range has handled is told by offsets alone, where events before the last one may be stamped later",
+    "functions/offsets/save_offsets_v1.sql",
+    "greatest(r.handled_until, p_handled_until, ",
+    "greatest(r.handled_until, ",
+    Pytest(
+        "tests/integration/foreign/test_order_of_stamps.py::"
+        "test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_before_it"
+    ),
+)
+in_sql(
+    "keeping-waits-for-who-subscribes",
+    "consumers wait for transactions that subscribe, and do not read meanwhile",
+    "functions/subscriptions/keep_subscriptions_v1.sql",
+    "FOR NO KEY UPDATE SKIP LOCKED",
+    "FOR NO KEY UPDATE",
+    Pytest(
+        "tests/integration/subscriptions/test_consumer_sharing.py::"
+        "test_a_consumer_reads_while_somebody_subscribes_for_its_group"
+    ),
+)
+in_sql(
     "evicts-what-is-not-handled",
     "offsets are evicted by the clock, not by the horizons",
     "functions/offsets/_evict_offsets_v1.sql",
