@@ -97,7 +97,7 @@ in_sql(
 )
 in_sql(
     "the-newest-handled-is-of-offsets-alone",
-    "how far a range has handled is told by offsets alone, where events before the last one may be stamped later",
+    "the newest time that a range has handled is of offsets alone, where events before them may be stamped later",
     "functions/offsets/save_offsets_v1.sql",
     "greatest(r.handled_until, p_handled_until, ",
     "greatest(r.handled_until, ",

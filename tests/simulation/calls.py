@@ -262,7 +262,7 @@ class Facts:
             c["number"], c["min_slice"], c["epoch"], c["owner"], c["commits"], *self._life(c, b),
             MARK if a % 9 else "cd", self._time(b), 0, order, [slice_of(one) for one in order[len(known) :]],
             [events[one][0] - 1 for one in known], [events[one][0] for one in order], [events[one][1] for one in order],
-            len(order),
+            len(order), self._time(a) if a % 2 else None,
         )  # fmt: skip
         return Call("save offsets", store._SAVE, args, lambda _: c.update(commits=c["commits"] + 1))
 

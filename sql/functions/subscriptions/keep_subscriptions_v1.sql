@@ -1,5 +1,5 @@
--- Says that subscriptions are in use; returns those that exist. Call it more often than they expire. What somebody has locked is kept by
--- that, or it is told the next time: nobody who reads waits for a transaction that subscribes, however long it takes.
+-- Says that subscriptions are in use; returns those that exist. Call it more often than they expire. What somebody has locked is passed
+-- over until the next call: nobody who reads waits for a transaction that subscribes, however long it takes.
 CREATE OR REPLACE FUNCTION projections.keep_subscriptions_v1(p_subscription_ids bigint[])
 RETURNS bigint[]
 LANGUAGE sql
