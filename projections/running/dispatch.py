@@ -53,6 +53,7 @@ class Dispatcher:
         read_models: Runs the statements of read models in SQL; shared by all ranges of a process.
         reacts: The projection's number, by which it is known what was reacted to. None: no reaction is called, as in a
             rebuild.
+        in_place: Whether the journal is ours, and in the database of the read models.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Dispatcher:
         *,
         read_models: ReadModelWriter | None = None,
         reacts: int | None = None,
+        in_place: bool = True,
     ) -> None:
         self._projection = projection
         self._handlers = _decoded(projection.handlers, target)
@@ -72,6 +74,7 @@ class Dispatcher:
         self._number = reacts
         self._tables = tables
         self._read_models = read_models or ReadModelWriter()
+        self._in_place = in_place
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
@@ -233,10 +236,11 @@ class Dispatcher:
 
     async def _statement(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         plans = await self._read_models.prepare(session, self._projection)  # as above
+        write = self._read_models.write if self._in_place else self._read_models.write_given
         with self._monitor.handling() as name:
             name(envelopes[0])
             try:
-                await self.within_time(self._read_models.write(session, plans, envelopes))
+                await self.within_time(write(session, plans, envelopes))
             except (DatabaseError, InvalidPayload) as error:
                 _raise(error, envelopes[0], None, "" if len(envelopes) == 1 else "a batch from ")
 

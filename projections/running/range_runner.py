@@ -88,10 +88,10 @@ class RangeRunner:
         self._process = process
         self._log = read
         self._settings = process.settings
-        reader = HeadReader if projection.kind in {Kind.HEADS, Kind.STATEMENT} else SliceReader
+        heads = {Kind.HEADS, Kind.STATEMENT} if read.is_here else {Kind.HEADS}
+        reader = HeadReader if projection.kind in heads else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
-        queries = read.log.queries
-        self._reader = reader(projection.entity_types, claim.slices, size, page_bytes, queries)
+        self._reader = reader(projection.entity_types, claim.slices, size, page_bytes, read.log.queries)
         self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, read)
         self._whole: WholePages | None = None
@@ -263,7 +263,7 @@ class RangeRunner:
         projection, process = self.projection, self._process
         dispatcher = Dispatcher(
             projection, target, process.tables, process.monitor, self._settings.handler_timeout,
-            read_models=process.read_models, reacts=self.claim.projection_id,
+            read_models=process.read_models, reacts=self.claim.projection_id, in_place=self._log.is_here,
         )  # fmt: skip
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(
@@ -274,7 +274,7 @@ class RangeRunner:
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
             retrying=retrying, reporting=reporting, pages=process.pages,
         )  # fmt: skip
-        if projection.kind is Kind.STATEMENT:
+        if projection.kind is Kind.STATEMENT and self._log.is_here:
             self._whole = WholePages(parts, process.read_models, self._reader)
         self._pipeline = (
             AtLeastOncePipeline(parts, process.database, projection.delivery)

@@ -97,6 +97,11 @@ class ReadJournal:
         """Where it is, and what it is there; None before it is opened."""
         return None if self._to_open is not None else (self.log.database, self.log.queries)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is ours, and in the database of the read models: statements there can read it."""
+        return self.stored_name is None
+
     def part_of(self, projection: str) -> str:
         """What a projection is called as far as it reads this journal: of several, ``NAME@JOURNAL``."""
         return projection + self._mark

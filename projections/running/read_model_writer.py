@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel
-
 import offsets
-from journal import DatabaseError, DatabaseWentBack, EventEnvelope, Session, event_type_of, upcast_json
+from journal import DatabaseError, DatabaseWentBack, EventEnvelope, Session, event_type_of
 from journal.database import quote
 from projections.defining import (
     BATCH,
@@ -24,6 +22,7 @@ from projections.defining import (
     create_table,
     quote_literal,
 )
+from projections.running.event_columns import given_columns, keys_of, lifted_columns
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import ValueKind, kind_of
 from projections.running.table_writer import combine_column
@@ -55,12 +54,6 @@ FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid
 """
 _GONE = "PJ013"
 _MARK = "Read model in SQL: "
-_OLDER = f"""
-SELECT e.source_id, e.seq_nr, e.event_type, e.version, e.payload::text AS payload
-FROM ({BATCH}) AS e
-INNER JOIN unnest($4::text[], $5::smallint[]) AS m (event_type, version)
-    ON e.event_type = m.event_type AND e.version < m.version
-"""
 _PAGE = """
 WITH _page AS MATERIALIZED (
     SELECT * FROM projections._events_of_page_v1($1::text[], $2, $3, $4, $5, $6, $7, $8, $9)
@@ -217,19 +210,30 @@ class ReadModelWriter:
         for plan in plans:
             models = plan.read_model.models.values()
             types = {event_type_of(model).name for model in models}
-            keys = _keys([envelope for envelope in envelopes if envelope.event_type in types])
+            keys = keys_of([envelope for envelope in envelopes if envelope.event_type in types])
             if not keys[0]:
                 continue
-            lifted = await _lifted(session, models, keys)
+            lifted = await lifted_columns(session, models, keys)
             events = BATCH if lifted is None else UPCAST_BATCH
-            try:
-                await session.execute(self.sql(plan, events), *keys, *lifted or ())
-            except DatabaseError as error:
-                self._plans.pop(plan.read_model, None)  # somebody may have altered the table
-                if error.sqlstate == _GONE:
-                    raise DatabaseWentBack(str(error)) from error
-                error.add_note(f"while writing table {plan.read_model.table}")
-                raise
+            await self._bring(session, plan, events, *keys, *lifted or ())
+
+    async def write_given(
+        self, session: Session, plans: Sequence[ReadModelPlan], envelopes: Sequence[EventEnvelope]
+    ) -> None:
+        """As :meth:`write`, of events that are not in a journal of this database: their payloads are sent."""
+        for plan in plans:
+            if columns := given_columns(plan.read_model.models.values(), envelopes):
+                await self._bring(session, plan, GIVEN, *columns)
+
+    async def _bring(self, session: Session, plan: ReadModelPlan, events: str, *args: Any) -> None:
+        try:
+            await session.execute(self.sql(plan, events), *args)
+        except DatabaseError as error:
+            self._plans.pop(plan.read_model, None)  # somebody may have altered the table
+            if error.sqlstate == _GONE:
+                raise DatabaseWentBack(str(error)) from error
+            error.add_note(f"while writing table {plan.read_model.table}")
+            raise
 
     async def write_page(
         self, session: Session, plans: Sequence[ReadModelPlan], page: Sequence[Any], fence: Sequence[Any]
@@ -276,34 +280,6 @@ def _page_sql(plans: Sequence[ReadModelPlan]) -> str:
     )
     written = " + ".join(f"(SELECT count(*) FROM _written_{n})" for n in range(len(plans)))
     return _PAGE.replace("{writes}", writes).replace("{written}", written)
-
-
-def _keys(envelopes: Sequence[EventEnvelope]) -> tuple[list[Any], list[Any], list[Any]]:
-    return (
-        [envelope.source_id for envelope in envelopes],
-        [envelope.seq_nr for envelope in envelopes],
-        [envelope.db_timestamp for envelope in envelopes],
-    )
-
-
-async def _lifted(
-    session: Session, models: Iterable[type[BaseModel]], keys: tuple[list[Any], ...]
-) -> tuple[list[Any], list[Any], list[Any]] | None:
-    """Sources, numbers and payloads of events of older versions, lifted to the current ones; None: there are none."""
-    current = {event_type_of(model).name: model for model in models if event_type_of(model).version > 1}
-    if not current:
-        return None
-    versions = [event_type_of(model).version for model in current.values()]
-    rows = await session.fetch(_OLDER, *keys, list(current), versions)
-    if not rows:
-        return None
-    lifted = [
-        upcast_json(
-            current[row["event_type"]], row["version"], row["payload"], row["source_id"], row["seq_nr"]
-        )
-        for row in rows
-    ]
-    return [row["source_id"] for row in rows], [row["seq_nr"] for row in rows], lifted
 
 
 async def _checked(session: Session, read_model: SqlReadModel, table: Table, types: _Types) -> ReadModelPlan:

@@ -29,7 +29,7 @@ from journal.entity_types import LIBRARY_TYPES
 from journal.schema import check_version
 from journal.service import AT_ONCE, Service
 from journal.tasks import end, together
-from projections.defining import Discovery, Kind, Projection, projection_of
+from projections.defining import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import Observers
@@ -103,7 +103,6 @@ async def run(
     process = Process(
         database, settings or RunSettings(), observer, stop or asyncio.Event(), _journals(journal)
     )
-    _check_together(process, projections)
     if discovery is not None:
         _check_discovery(process)
     async with AsyncExitStack() as stack:
@@ -269,14 +268,3 @@ def _check_names(projections: Sequence[Projection]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidHandler(f"two projections are named {name!r}: a name is what offsets belong to")
-
-
-def _check_together(process: Process, projections: Sequence[Projection]) -> None:
-    """Statements of read models read the events where they write."""
-    elsewhere = next((name for read in process.logs if (name := read.stored_name) is not None), None)
-    for projection in projections:
-        if projection.kind is Kind.STATEMENT and elsewhere is not None:
-            raise InvalidHandler(
-                f"projection {projection.name!r} has read models in SQL, which are computed where the events are, and "
-                f"journal {elsewhere!r} is elsewhere, or of another system. Write table handlers"
-            )

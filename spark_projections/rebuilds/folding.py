@@ -174,6 +174,7 @@ class _Part:
         self._projection, self._log = projection_of(definition), job.log()
         self._target = self._projection.make()
         written = tables_of(definition)
+        self._in_place = job.journal is None
         self._read_models = ShadowReadModels(job.rebuild_id, written)
         self._dispatcher = Dispatcher(
             self._projection,
@@ -182,6 +183,7 @@ class _Part:
             LoopMonitor(timedelta(seconds=1), job.handler_timeout),
             job.handler_timeout,
             read_models=self._read_models,
+            in_place=self._in_place,
         )
         self._by_itself = self._projection.kind not in {Kind.TABLE, Kind.STATEMENT}
         self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP
@@ -213,7 +215,8 @@ class _Part:
         return None if row is None else _Place(*row.values())
 
     async def _from(self, place: _Place) -> None:
-        if not (folds_as_a_whole(self._projection) and not place.source_id and await self._fold_whole(place)):
+        as_a_whole = self._in_place and not place.source_id and folds_as_a_whole(self._projection)
+        if not (as_a_whole and await self._fold_whole(place)):
             await self._fold_pages(place)
 
     async def _fold_whole(self, place: _Place) -> bool:

@@ -48,7 +48,7 @@ from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
-from spark_projections.rebuilds.statements import mark_tables, refuse_elsewhere
+from spark_projections.rebuilds.statements import mark_tables
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 log = logging.getLogger("projections")
@@ -119,7 +119,6 @@ class _Run:
 
     async def run(self) -> RebuildResult:
         projection, written = rebuildable(self.definition, self.options.slices)
-        refuse_elsewhere(projection, self.journal.name)
         async with self.database.session() as session:
             await check_version(session)
             await offsets.refuse_several(session, projection.name, "a rebuild is of one")
@@ -218,7 +217,8 @@ class _Run:
             fence = await take_fence(
                 reading, self.journal.log, until=self.options.until, waiting_for=self._waiting_for
             )
-        per_core = 1 if projection.read_models else _SPLITS_PER_CORE  # a statement reads the whole journal
+        # A statement reads the whole journal, where that is in its database.
+        per_core = 1 if projection.read_models and self.journal.elsewhere is None else _SPLITS_PER_CORE
         splits = self.options.splits or per_core * parallelism(self.spark)
         parts = balanced(await self._slice_counts(session, projection), splits, self.options.slices)
         mark = mark_of(self.definition, self.options, self.journal.elsewhere)

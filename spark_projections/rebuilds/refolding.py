@@ -245,8 +245,9 @@ async def refolding(
     target = projection.make()
     monitor = LoopMonitor(timedelta(seconds=1), _TIMEOUT)
     dispatcher = Dispatcher(
-        projection, target, rows, monitor, _TIMEOUT, read_models=ReadModelWriter("pg_temp")
-    )
+        projection, target, rows, monitor, _TIMEOUT, read_models=ReadModelWriter("pg_temp"),
+        in_place=reading.session is session,
+    )  # fmt: skip
     if (start := getattr(target, "start", None)) is not None:
         await start()
     try:

@@ -14,7 +14,6 @@ from journal import HISTORY, OwnedSession, SliceRange, event_type_of
 from journal.database import quote
 from projections.defining import Projection
 from projections.running import ReadModelPlan, ReadModelWriter, mark_table
-from spark_projections.errors import NotRebuildable
 from spark_projections.rebuilds.definition import WrittenTable
 from spark_projections.rebuilds.shadow import schema_of
 
@@ -71,15 +70,6 @@ class ShadowReadModels(ReadModelWriter):
             await session.execute(self.sql(plan, HISTORY), *of_part, types)
         await session.execute(_OFFSETS.format(schema=self._schema_sql), *of_part, from_first_kept)
         return int(await session.fetchval(_FOLDED.format(schema=self._schema_sql), *slices))
-
-
-def refuse_elsewhere(projection: Projection, journal: str | None) -> None:
-    """Refuse to compute where no events are; NotRebuildable: the journal is elsewhere, or of another system."""
-    if projection.read_models and journal is not None:
-        raise NotRebuildable(
-            f"projection {projection.name!r} has read models in SQL, which are computed where the events are, and "
-            f"journal {journal!r} is elsewhere, or of another system"
-        )
 
 
 def folds_as_a_whole(projection: Projection) -> bool:

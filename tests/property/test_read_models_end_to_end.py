@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journal import BEGINNING, Database, connect
-from projections import Event, Inline, events, projection, read_model
+from projections import Event, Inline, events, projection, read_model, run
 from projections.testing import run_until_caught_up
 from tests.fixtures.examples import examples
 from tests.fixtures.read_models import Departed, Landed, as_the_journal_says
@@ -138,6 +138,7 @@ async def run_once(
     appended: int,
     again: bool,
     inline: bool,
+    apart: bool,
 ) -> None:
     @projection("p", entity_type="plane", batch_size=batch_size)
     class P:
@@ -145,7 +146,14 @@ async def run_once(
         departed = events(Departed)
         t = read_model(sql)
 
-    async with connect(dsn) as database:
+    async with connect(dsn) as database, connect(dsn) as elsewhere:
+
+        async def handle() -> None:
+            if apart:
+                await run(elsewhere, P, journal=database, ranges=ranges, until_caught_up=True)
+            else:
+                await run_until_caught_up(database, P, ranges=ranges)
+
         await empty(database)
         # The first one makes the table, also where no event is of interest.
         history = [("a", Landed(carrier="UA", day=NOON.date(), fare=Decimal(1))), *history]
@@ -153,14 +161,14 @@ async def run_once(
             for source_id, event in part:
                 async with database.transaction() as session:
                     await Inline(P).append(session, [Event(source_id, event, "plane")])
-            await run_until_caught_up(database, P, ranges=ranges)
+            await handle()
             # Sometimes as after a restart that remembers no horizon: what was handled is read again.
             async with database.session() as session:
-                if inline:  # and then all that is appended is handled by its append
+                if inline and not apart:  # and then all that is appended is handled by its append
                     await Inline(P).set_mode(session, "inline")
                 if again:
                     await session.execute(f"UPDATE projections.projection_ranges SET horizon = '{BEGINNING}'")
-            await run_until_caught_up(database, P, ranges=ranges)
+            await handle()
         await as_the_journal_says(database, P, "t")
 
 
@@ -173,6 +181,7 @@ async def run_once(
     appended=st.integers(0, 20),
     again=st.booleans(),
     inline=st.booleans(),
+    apart=st.booleans(),
 )
 @pytest.mark.examples
 def test_the_table_is_what_the_query_says(  # noqa: PLR0917 - pytest and hypothesis pass them by name
@@ -185,6 +194,7 @@ def test_the_table_is_what_the_query_says(  # noqa: PLR0917 - pytest and hypothe
     *,
     again: bool,
     inline: bool,
+    apart: bool,
 ) -> None:
     work = run_once(
         module_dsn,
@@ -195,5 +205,6 @@ def test_the_table_is_what_the_query_says(  # noqa: PLR0917 - pytest and hypothe
         appended=appended,
         again=again,
         inline=inline,
+        apart=apart,
     )
     asyncio.run(work)

@@ -24,14 +24,12 @@ from journal import (
 )
 from projections import (
     Event,
-    InvalidHandler,
     RawJson,
     TableError,
     event_type,
     events,
     projection,
     read_model,
-    run,
 )
 from projections.defining import projection_of
 from projections.running import ReadModelWriter
@@ -349,12 +347,6 @@ class TestTables:
         async with connect(login("projections_worker")) as worker:
             with pytest.raises(TableError, match=r"could not be created .*: create it: CREATE TABLE"):
                 await run_until_caught_up(worker, Delays)
-
-
-async def test_a_journal_elsewhere_is_refused(database: Database, dsn: str) -> None:
-    async with connect(dsn) as elsewhere:
-        with pytest.raises(InvalidHandler, match="computed where the events are"):
-            await run(database, Delays, journal=elsewhere, until_caught_up=True)
 
 
 async def test_rows_of_several_ranges_are_one(database: Database) -> None:

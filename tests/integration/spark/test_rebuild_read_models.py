@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.repairing import repair, verify
-from tests.fixtures.projections import execute, running, until
+from tests.fixtures.postgres import Databases
+from tests.fixtures.projections import caught_up, execute, running, until
 from tests.fixtures.read_models import Delays, LateOnly, Planes, as_the_journal_says, land, landing, rows
 from tests.fixtures.rebuilds import ONE, fence_passes, in_this_process
 
@@ -124,7 +126,47 @@ async def test_shared_rows_are_compared_as_a_whole(database: Database) -> None:
     assert (await verify(database, Delays, sources=None)).differing == 1
 
 
-async def test_a_journal_elsewhere_is_refused(database: Database, dsn: str) -> None:
-    async with connect(dsn) as elsewhere:
-        with pytest.raises(NotRebuildable, match="computed where the events are"):
-            await rebuild(database, dsn, Delays, ONE, journal=elsewhere)
+@pytest.fixture
+async def read_side(databases: Databases, template: str) -> AsyncIterator[Database]:
+    """A database whose own journal is empty."""
+    with databases.fresh(template) as dsn:
+        async with connect(dsn) as database:
+            yield database
+
+
+@pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
+async def test_from_a_journal_elsewhere(
+    database: Database, read_side: Database, definition: type[Any], table: str
+) -> None:
+    await land(database, *[landing(f"p{n % 7}", delay=n - 3) for n in range(40)])
+    await caught_up(read_side, definition, journal=database)
+    await execute(read_side, f"DELETE FROM {table}")
+    await fence_passes(database)
+
+    options = RebuildOptions(splits=3)
+    result = await rebuild(read_side, read_side.dsn, definition, options, journal=database)
+
+    assert (result.events, result.skipped) == (40, 0)
+    await land(database, landing("p1", delay=100), landing("new", delay=1))
+    await caught_up(read_side, definition, journal=database)
+    await as_the_journal_says(read_side, definition, table, journal=database)
+    assert (await verify(read_side, definition, sources=None, journal=database)).differing == 0
+    await execute(read_side, f"UPDATE {table} SET minutes = minutes + 1")
+    assert (await verify(read_side, definition, sources=None, journal=database)).differing > 0
+
+
+async def test_an_event_of_a_journal_elsewhere_that_does_not_fit_is_named_or_left_out(
+    database: Database, read_side: Database
+) -> None:
+    await land(database, landing("p0", delay=1))
+    await caught_up(read_side, Delays, journal=database)
+    await land(database, *[landing(f"p{n}", delay=n) for n in range(1, 40)], BAD)
+    await fence_passes(database)
+
+    with pytest.raises(RebuildFailed, match="event 'Landed' of source 'bad', seq_nr 1"):
+        await rebuild(read_side, read_side.dsn, Delays, ONE, journal=database)
+    options = RebuildOptions(splits=1, skip=True)
+    result = await rebuild(read_side, read_side.dsn, Delays, options, journal=database)
+
+    assert (result.events, result.skipped) == (41, 1)
+    assert await rows(read_side, "SELECT sum(flights) FROM delays") == [(40,)]
