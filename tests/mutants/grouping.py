@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from projections.subscriptions.range_reader import RangeReader
+from projections.subscriptions.redelivery import Redelivery
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
 from tests.mutants.seeding import method, sql
-from tests.simulation.postgres import groups
+from tests.simulation.postgres import groups, retrying
 from tests.simulation.postgres.locks import Locks
 
 GROUPS = Simulation(200, arrangement="groups")
@@ -68,6 +69,34 @@ def _not_set_apart() -> AbstractContextManager[Any]:
 )
 def _cut_at_the_newest() -> AbstractContextManager[Any]:
     return method(groups, "begins_at", max)
+
+
+@mutant(
+    "batches-that-fail-again-are-forgotten",
+    "a batch that was set aside, and that its handler fails on again, counts as handled",
+    "projections/subscriptions/redelivery.py: Redelivery._store",
+    GROUPS,
+)
+def _forgets() -> AbstractContextManager[Any]:
+    right = Redelivery._store
+
+    async def store(self: Redelivery, outcome: Any) -> None:
+        await right(self, outcome._replace(error=None))
+
+    return method(Redelivery, "_store", store)
+
+
+@mutant(
+    "batches-that-fail-are-not-kept",
+    "a cursor goes on behind a batch that was to be set aside, and was not",
+    "sql/functions/subscriptions/fail_batch_v1.sql",
+    GROUPS,
+)
+def _not_kept() -> AbstractContextManager[Any]:
+    async def nothing(*_: Any) -> int:
+        return 1
+
+    return method(retrying, "keep", nothing)
 
 
 @mutant(

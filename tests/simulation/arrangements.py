@@ -48,6 +48,8 @@ class Together:
     """In the order of commits of the server, that before which nothing happens."""
     watched = ""
     """The step after which :meth:`passed_over` is asked."""
+    settles = 40.0
+    """Seconds after the last fault in which everything must be handled."""
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]

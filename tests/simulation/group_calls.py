@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from journal import slice_of
+from journal import BEGINNING, slice_of
 from offsets import leases
 from projections.subscriptions import dead_letters, groups, matching, reading, subscribing
 from tests.simulation.calls import TYPE, Call, Facts, look
@@ -24,7 +25,7 @@ _ASKED: tuple[dict[str, list[str]], ...] = (
     {"types": [TYPE]},
     {"types": ["other"]},
 )
-_LONG, _OVER = timedelta(hours=1), timedelta(microseconds=1)
+_LONG, _OVER, _NOW = timedelta(hours=1), timedelta(microseconds=1), timedelta(0)
 
 
 class Held(NamedTuple):
@@ -47,6 +48,8 @@ class Groups:
         self.places: dict[str, list[tuple[int, Any]]] = defaultdict(list)
         """Matches that were read, by number and time."""
         self.interests: list[str] = []
+        self.taken: list[Row] = []
+        """Batches that failed, and were taken to be handled again."""
 
     def range(self, n: int) -> Held:
         """One that was held."""
@@ -213,11 +216,52 @@ def match(facts: Facts, a: int, b: int) -> Call:
     return Call("match", matching._MATCH, args)
 
 
-def take_retries(facts: Facts, a: int, _b: int) -> Call:
-    return Call("take retries", dead_letters._TAKE, (GROUPS[a % 2], list(HANDLERS), _LONG, 1))
+def fail_batch(facts: Facts, a: int, b: int) -> Call:
+    told = known(facts)
+    group, owner, row = told.range(a)
+    number, at = told.place(group, b)
+    batch = [{"match_id": number - n, "event_id": f"{number - n}"} for n in range(1 + b % 2)]
+    held = (
+        row["min_slice"],
+        row["epoch"],
+        owner,
+        row["cursor"],
+        number,
+        at if a % 5 else None,
+        row["handler_id"],
+    )
+    args = (
+        group, HANDLERS[a % 2], 1 + b % 3, "why", [_NOW, _LONG, None][b % 3], json.dumps(batch if a % 11 else []),
+        *(held if b % 5 else (None,) * 7),
+    )  # fmt: skip
+    return Call("fail batch", dead_letters._FAIL, args)
+
+
+def take_retries(facts: Facts, a: int, b: int) -> Call:
+    told = known(facts).taken
+
+    def remember(rows: list[Row]) -> None:
+        told.extend(dict(row) for row in rows)
+
+    args = (GROUPS[a % 2], list(HANDLERS[: 1 + b % 2]), _NOW if b % 5 == 0 else _LONG, 10)
+    return Call("take retries", dead_letters._TAKE, args, remember)
+
+
+def finish_retry(facts: Facts, a: int, b: int) -> Call:
+    told = known(facts).taken
+    taken = told[-1 - a % min(len(told), 4)] if told else {"retry_id": 1, "taken_until": BEGINNING}
+    outcome = [(None, None, None), (1 + b % 3, "again", _NOW), (3, "dead", None)][b % 3]
+    return Call("finish retry", dead_letters._FINISH, (taken["retry_id"], taken["taken_until"], *outcome))
+
+
+def retry_batches(_facts: Facts, a: int, b: int) -> Call:
+    return Call(
+        "retry batches", dead_letters._RETRY, (GROUPS[a % 2], [None, None, 1 + b % 4][b % 3], a % 3 == 0)
+    )
 
 
 CALLS: list[Callable[[Facts, int, int], Call]] = [
     make_group, subscribe, register_handler, keep, join_group, leave_group, release, cut_group, look_for, last,
     read_matches, move, join_handler, ask_matching, begin_matching, match, take_retries,
+    fail_batch, finish_retry, retry_batches,
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import timedelta
@@ -14,7 +15,15 @@ from pydantic import BaseModel
 from journal import Database, OwnedSession, PollPacing, append, slice_ranges
 from journal import Event as NewEvent
 from projections import Backoff, RunSettings, run
-from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, Matching, groups, subscribing
+from projections.subscriptions import (
+    Consumer,
+    ConsumerSettings,
+    DeadLetters,
+    MatchedEvent,
+    Matching,
+    groups,
+    subscribing,
+)
 from tests.simulation.application import ENTITY_TYPE, Happened, Poison
 from tests.simulation.arrangements import Connect, Part, Together, rows, untiled
 from tests.simulation.history import Event, unread
@@ -28,6 +37,8 @@ HANDLERS: dict[str, list[str] | None] = {"all": None, "some": ["Happened"]}
 _OTHERS = 0.3
 """The share of events that one handler is not for."""
 _SECOND = timedelta(seconds=1)
+_PAUSES = (0.1 * _SECOND, 0.3 * _SECOND)
+"""Before a batch that failed is handled again, where it is set aside."""
 
 
 class Other(BaseModel):
@@ -39,6 +50,7 @@ class Groups(Together):
 
     name = "matching"
     watched = "move_cursor"
+    settles = 150.0  # whoever dies over a batch that failed keeps it for a minute
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -48,6 +60,10 @@ class Groups(Together):
         self._failed: Counter[tuple[str, int]] = Counter()
         self._subscriptions: dict[str, int] = {}
         self._several_versions = self._chance.random() < 0.5
+        self._set_aside = {name for name in HANDLERS if self._chance.random() < 0.4}
+        """Handlers that go on behind a batch that has failed."""
+        self._disordered: set[tuple[str, str]] = set()
+        """Handlers and sources of batches that have failed: what comes behind them is seen before."""
 
     async def set_up(self) -> None:
         """The group, and its handlers, each with its subscription."""
@@ -95,7 +111,8 @@ class Groups(Together):
         made = Consumer(database, GROUP, settings=settings)
         for name, topics in HANDLERS.items():
             if name != "some" or not self._several_versions or number % 2 == 0:
-                made.handle(self._seeing(name), name=name, topics=topics)
+                retries = _PAUSES if name in self._set_aside else None
+                made.handle(self._seeing(name), name=name, topics=topics, retries=retries)
         return made
 
     def _seeing(self, handler: str) -> Callable[[Sequence[MatchedEvent]], Awaitable[None]]:
@@ -106,10 +123,15 @@ class Groups(Together):
             key = event.envelope.source_id, event.envelope.seq_nr
             if self._failed[key] < self._plan.poison.get(key, 0) and not self._is_healed():
                 self._failed[key] += 1
+                self._disordered |= {(handler, one.envelope.source_id) for one in events}
                 raise Poison(f"event {key[1]} of {key[0]}")
             self.seen[handler].append(Event(*key, event.envelope.event_id))
             if self._chance.random() < 0.2:
                 await asyncio.sleep(0.1 * self._chance.random() ** 3)
+
+    async def operate(self, database: Database) -> None:
+        async with database.session() as session:
+            await DeadLetters(session).retry(GROUP)
 
     async def rescale(self, session: OwnedSession, amount: float) -> None:
         if amount < 0.5:
@@ -125,8 +147,24 @@ class Groups(Together):
             f"{source} {number} was matched {n} times" for (source, number), n in matched.items() if n > 1
         ]
         for handler in HANDLERS:
-            found += [f"{handler}: {one}" for one in unread(self._wanted(handler), self.seen[handler])]
+            found += [f"{handler}: {one}" for one in self._unread(handler)]
         return [*found, *self.passed_over()]
+
+    def _unread(self, handler: str) -> list[str]:
+        """Without orders that a batch which was set aside has broken."""
+        aside = self._disordered if handler in self._set_aside else set()
+        seen = self.seen[handler]
+        first = {event: place for place, event in reversed([*enumerate(seen)])}
+        in_order = sorted(first, key=lambda e: (e.seq_nr if (handler, e.source_id) in aside else 0, first[e]))
+        return unread(self._wanted(handler), in_order if aside else seen)
+
+    def _kept(self) -> set[tuple[str, str]]:
+        """Handlers and the ids of events that they have failed on, and will get again."""
+        return {
+            (row["handler"], match["event_id"])
+            for _, row in rows(self.read_side, "group_retries")
+            for match in json.loads(row["matches"])
+        }
 
     def _wanted(self, handler: str) -> Iterator[Event]:
         """What is committed, and for a handler; history that is older than its subscription is not."""
@@ -146,7 +184,7 @@ class Groups(Together):
             (row["source_id"], row["seq_nr"]): Event(row["source_id"], row["seq_nr"], row["event_id"])
             for _, row in rows(self.journal, self.table)
         }
-        cursors = self._cursors()
+        cursors, kept = self._cursors(), self._kept()
         matches = [row for _, row in rows(self.read_side, "matches")]
         found = []
         for handler in HANDLERS:
@@ -156,7 +194,8 @@ class Groups(Together):
                 for m in matches
                 if self._subscriptions[handler] in m["subscription_ids"]
                 and m["match_id"] <= _cursor_of(cursors[handler], m["slice"])
-                and events[m["source_id"], m["seq_nr"]] not in seen
+                and (event := events[m["source_id"], m["seq_nr"]]) not in seen
+                and (handler, str(event.event_id)) not in kept
             ]
         return found
 

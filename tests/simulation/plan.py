@@ -47,6 +47,7 @@ _STEPS_IN: dict[str, tuple[str, ...]] = {
         "move_cursor", "move_cursor", "move_cursor", "read_next", "read_next", "match_log", "match_log", "COMMIT",
         "COMMIT", "poll_group", "poll_group", "generation", "last_match", "join_handler", "release_group_range",
         "subscribe", "save_offsets", "heartbeat", "poll_writers", "interests", "leave", "claim_range", "release_range",
+        "fail_batch", "take_retries", "finish_retry",
     ),
     "webhooks": (
         "send", "send", "send", "send", "claim_deliveries", "claim_deliveries", "claim_deliveries", "finish_deliveries",

@@ -34,6 +34,7 @@ from tests.simulation.postgres import (  # noqa: F401 - they register models
     matching,
     offsets,
     reading_groups,
+    retrying,
     subscribing,
     webhook_endpoints,
 )

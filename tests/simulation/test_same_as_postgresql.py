@@ -107,7 +107,7 @@ GROUPS = (
     "begin", "append", "append", "append", "commit", "commit", "roll_back", "subscribe", "register_handler", "keep",
     *("join_group",) * 5, "leave_group", "release", "cut_group", *("look_for",) * 5, *("last",) * 3,
     *("read_matches",) * 8, *("move",) * 8, *("join_handler",) * 3, *("ask_matching",) * 3, "begin_matching",
-    *("match",) * 6, "take_retries",
+    *("match",) * 6, *("take_retries",) * 3, *("fail_batch",) * 3, *("finish_retry",) * 3, "retry_batches",
 )  # fmt: skip
 
 

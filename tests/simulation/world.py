@@ -35,8 +35,6 @@ ARRANGEMENTS: dict[str, type[Together]] = {
     "together": Together, "inline": InlineToo, "apart": Apart, "foreign": Foreign, "groups": Groups,
     "webhooks": Webhooks,
 }  # fmt: skip
-SETTLES = 40.0
-"""Seconds after the last fault in which everything must be handled."""
 _AFTERWARDS = 0.5
 """Seconds for which a run goes on when all is handled: nothing more may happen then."""
 _LOOK_EVERY = 0.1
@@ -251,7 +249,7 @@ class World:
             await asyncio.sleep(0.5)
 
     async def _settle(self) -> str | None:
-        until = self.loop.time() + SETTLES
+        until = self.loop.time() + self.places.settles
         while self.loop.time() < until and not self.died:
             await asyncio.sleep(_LOOK_EVERY)
             if self._is_over() and not self._problems():
@@ -261,7 +259,7 @@ class World:
         if self.died:
             return self.died[0]
         found = self._problems() or ["transactions are still open, or sources wait"]
-        return f"not all is handled {SETTLES:g} s after the last fault: {found[0]}"
+        return f"not all is handled {self.places.settles:g} s after the last fault: {found[0]}"
 
     def _is_over(self) -> bool:
         """Whether nobody writes any more, and no source waits: of what it has lost, some may be there again."""

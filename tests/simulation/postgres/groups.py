@@ -13,11 +13,7 @@ from tests.simulation.postgres.reading_groups import check_held, has_match, lost
 from tests.simulation.postgres.sharing import share_ranges
 from tests.simulation.postgres.statements import function
 from tests.simulation.postgres.storage import Row
-from tests.simulation.postgres.subscribing import group_of, new_group_range
-
-
-def _unknown(group: str) -> ServerError:
-    return ServerError("PJ082", f"there is no group '{group}': subscribe for it, or create it first")
+from tests.simulation.postgres.subscribing import group_of, new_group_range, unknown_group
 
 
 @function
@@ -26,7 +22,7 @@ async def poll_group_v1(  # noqa: PLR0917 - as the function has them
 ) -> list[Row]:
     now = db.clock()
     if (found := group_of(db, group)) is None:
-        raise _unknown(group)
+        raise unknown_group(group)
     number: int = found["group_id"]
     await db.breathe()
     await _say_alive(db, number, owner, now + lease, handlers, joined=joined)
@@ -250,14 +246,6 @@ async def release_group_range_v1(  # noqa: PLR0917 - as the function has them
     )
 
 
-@function
-async def take_retries_v1(
-    db: Backend, _group: str, _handlers: Sequence[str], _lease: timedelta, _limit: int
-) -> list[Row]:
-    await db.breathe()
-    return []  # whoever has a batch that failed has a statement that is not modelled
-
-
 def begins_at(cursors: Iterable[int]) -> int:
     """Where a range begins that is made of several."""
     return min(cursors)
@@ -266,7 +254,7 @@ def begins_at(cursors: Iterable[int]) -> int:
 @function
 async def _cut_group_v1(db: Backend, group: str, min_slices: Sequence[int]) -> None:
     if not (found := await db.lock_rows("subscription_groups", lambda g: g["name"] == group)):
-        raise _unknown(group)
+        raise unknown_group(group)
     number = found[0]["group_id"]
     await db.breathe()
     await db.lock_rows("group_ranges", lambda r: r["group_id"] == number, order="min_slice")

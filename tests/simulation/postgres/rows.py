@@ -91,6 +91,17 @@ class RowStatements:
             if row is not None:
                 yield key, row
 
+    async def share_row(self, name: str, where: Where) -> Row | None:
+        """``SELECT … FOR SHARE`` of one row: others may share it, and nobody changes it meanwhile."""
+        table = self.table(name)
+        for key, seen in list(table.rows(self.snapshot(), where)):
+            self.transaction.has_id = True
+            await self.server.locks.take(self.transaction, (name, key), self.lock_timeout, shared=True)
+            newest = table.newest(key)
+            if newest is not None and (newest.row is seen or where(newest.row)):
+                return newest.row
+        return None
+
     async def update(
         self,
         name: str,

@@ -59,6 +59,7 @@ class Server:
                 Table("group_handlers", "subscription_id", "name"),
                 Table("group_ranges", "group_id", "min_slice", "handler"),
                 Table("matches", "group_id", "match_id", "slice", "matched_at"),
+                Table("group_retries", "group_id", "handler", "digest"),
                 Table("webhook_endpoints", "endpoint_id"),
                 Table("webhook_circuits", "endpoint_id"),
                 Table("webhook_secrets", "endpoint_id"),

@@ -63,6 +63,11 @@ def group_of(db: Backend, name: str) -> Row | None:
     return db.table("subscription_groups").get(db.snapshot(), name)
 
 
+def unknown_group(name: str) -> ServerError:
+    """There is none of this name."""
+    return ServerError("PJ082", f"there is no group '{name}': subscribe for it, or create it first")
+
+
 def new_group_range(group: int, first: int, last: int, **columns: Any) -> Row:
     """A row of ``group_ranges`` with the defaults of its columns."""
     row = {
