@@ -93,6 +93,11 @@ class Backtracking(Protocol):
         """The last event read in the order of the log."""
         ...
 
+    @property
+    def settled(self) -> datetime | None:
+        """No event before this time can appear any more, though some may not have been read; None: not known."""
+        ...
+
     def next_step(self) -> Step:
         """What to do now."""
         ...
@@ -182,6 +187,10 @@ class WriterLockBacktracking:
     @property
     def position(self) -> Position:
         return self._position
+
+    @property
+    def settled(self) -> datetime | None:
+        return min([self._polled_at, *self._bounds.values()]) - self._margin
 
     @property
     def horizon(self) -> datetime:

@@ -62,6 +62,10 @@ class IntervalBacktracking:
         return self._position
 
     @property
+    def settled(self) -> datetime | None:
+        return None
+
+    @property
     def horizon(self) -> datetime:
         return self._second.db_timestamp
 

@@ -7,7 +7,7 @@ order: the next one is accepted, those up to it are duplicates, and a later one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 
@@ -45,10 +45,19 @@ class OffsetState:
     ) -> None:
         self._known: LRUCache[str, int] = LRUCache(cache_size)
         self.evicted_before = evicted_before
+        self.complete = False
+        """Whether all offsets are in memory: a source that is not there has none."""
         self.parked = dict(parked or {})
+
+    @property
+    def size(self) -> int:
+        """The most sources that it keeps."""
+        return int(self._known.maxsize)
 
     def unknown(self, source_ids: Iterable[str]) -> list[str]:
         """Those sources that must be looked up in the database before a verdict."""
+        if self.complete:
+            return []
         get = self._known.get  # counts as a use: what a batch needs must not make room for what it looks up
         return [source_id for source_id in source_ids if get(source_id) is None]
 
@@ -57,36 +66,69 @@ class OffsetState:
         for source_id in source_ids:
             self._known[source_id] = stored.get(source_id, _ABSENT)
 
+    def filled(self, stored: Mapping[str, int]) -> None:
+        """Keep all offsets of the database in memory, if they fit."""
+        if len(stored) < self._known.maxsize:
+            self._known.clear()
+            self._known.update(stored)
+            self.complete = True
+
     def committed(self, seq_nrs: Mapping[str, int]) -> None:
         """Take in the last events of a batch; only after its transaction has committed."""
         known = self._known
         for source_id, seq_nr in seq_nrs.items():
             known[source_id] = seq_nr
+        if len(known) == known.maxsize:
+            self.complete = False  # a new source may have displaced another one
 
-    def previous(self, source_ids: Iterable[str]) -> dict[str, int]:
+    def evicted(self, source_ids: Iterable[str], before: datetime) -> None:
+        """Events before a time count as handled, and these sources have no offset any more."""
+        self.evicted_before = before
+        for source_id in source_ids:
+            if self.complete:
+                self._known.pop(source_id, None)
+            else:
+                self._known[source_id] = _ABSENT  # looked up: the next part of a split batch asks for it
+
+    def previous(self, source_ids: Collection[str]) -> dict[str, int]:
         """The last handled numbers of those sources that have one; all have been looked up."""
         peek, known = Cache.__getitem__, self._known  # not a use: it costs a third
+        if self.complete:
+            source_ids = _both(source_ids, known)
         return {
             source_id: seq_nr for source_id in source_ids if (seq_nr := peek(known, source_id)) != _ABSENT
         }
 
     def forget(self, source_ids: Iterable[str]) -> None:
         """Look these up again: the outcome of their last batch is not known."""
+        self.complete = False
         for source_id in source_ids:
             self._known.pop(source_id, None)
 
     def forget_all(self) -> None:
         """Look every source up again: what was stored of them was not said here."""
         self._known.clear()
+        self.complete = False
 
-    def batch(self, source_ids: Iterable[str]) -> BatchVerdicts:
+    def batch(self, source_ids: Collection[str]) -> BatchVerdicts:
         """
         Begin a batch over sources that have all been looked up.
 
         Raises:
             KeyError: One has not, or has been forgotten.
         """
-        return BatchVerdicts(self, {source_id: self._known[source_id] for source_id in source_ids})
+        known = self._known
+        if self.complete:
+            numbers = dict.fromkeys(source_ids, _ABSENT)
+            numbers.update((source_id, known[source_id]) for source_id in _both(numbers, known))
+            return BatchVerdicts(self, numbers)
+        return BatchVerdicts(self, {source_id: known[source_id] for source_id in source_ids})
+
+
+def _both(some: Collection[str], others: Collection[str]) -> list[str]:
+    """What is in both, by looking each one of the smaller up in the larger."""
+    few, many = sorted((some, others), key=len)
+    return [source_id for source_id in few if source_id in many]
 
 
 class BatchVerdicts:

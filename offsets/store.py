@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -34,6 +35,10 @@ _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _EVICT = "SELECT projections._evict_offsets_v1($1, $2, $3)"
+_MAY_EVICT = "SELECT projections._may_evict_v1($1, $2, $3)"
+_EVICT_UP_TO = "SELECT projections._evict_up_to_v1($1, $2, $3, $4)"
+_FORGET = "SELECT projections._forget_offsets_v1($1, $2)"
+_ALL = "SELECT source_id, seq_nr FROM projections._all_offsets_v1($1, $2)"
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
 _READS = "SELECT mode = 'inline' AS inline, journal FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
@@ -215,6 +220,46 @@ class OffsetStore:
         place = (c.projection_id, c.slices.min_slice, c.epoch, c.owner, self.commits)
         return *place, *self.life(), batch, *progress
 
+    async def all(self, session: Session, limit: int) -> dict[str, int]:
+        """The last handled numbers of all sources of the projection that have one, ``limit`` at most."""
+        rows = await session.fetch(_ALL, self.claim.projection_id, limit)
+        return {row["source_id"]: row["seq_nr"] for row in rows}
+
+    async def may_evict(self, session: Session, import_id: int, retention: timedelta) -> bool:
+        """
+        Whether a batch of old events may leave its offsets out; :meth:`evict_in_tx` decides.
+
+        Args:
+            session: Ask after the events were read.
+            import_id: The last import that the range has read.
+            retention: How long offsets are kept.
+        """
+        return bool(await session.fetchval(_MAY_EVICT, self.claim.projection_id, import_id, retention))
+
+    async def evict_in_tx(
+        self, session: Session, until: datetime, import_id: int, retention: timedelta
+    ) -> datetime | None:
+        """
+        Make older events count as handled, as if their offsets had been stored and evicted.
+
+        Args:
+            session: The transaction of a batch; its range is the only one of the projection.
+            until: With this batch, all events before this time are handled.
+            import_id: The last import that the range has read.
+            retention: How long offsets are kept, by the database's clock.
+
+        Returns:
+            A time: a source whose last event is older needs no offset, and must have none. None: store all offsets.
+        """
+        bound: datetime | None = await session.fetchval(
+            _EVICT_UP_TO, self.claim.projection_id, import_id, until, retention
+        )
+        return bound
+
+    async def forget_in_tx(self, session: Session, source_ids: Sequence[str]) -> None:
+        """Delete the offsets of sources, in the transaction of :meth:`evict_in_tx`."""
+        await session.fetchval(_FORGET, self.claim.projection_id, list(source_ids))
+
     async def save_in_tx(
         self,
         session: Session,
@@ -223,6 +268,7 @@ class OffsetStore:
         handled: Sequence[EventEnvelope],
         *,
         previous: Mapping[str, int],
+        left_out: AbstractSet[str] = frozenset(),
     ) -> bool:
         """
         Store a batch's progress in the transaction of its effects; :attr:`commits` is to be raised when that commits.
@@ -233,6 +279,7 @@ class OffsetStore:
             progress: The horizon, where a restart would begin, and the last import that it accounts for.
             handled: Events of any sources, each source's in order.
             previous: The number that each of these sources that has an offset is remembered to stand at.
+            left_out: Sources whose offsets are not stored, for :meth:`evict_in_tx` allows it.
 
         Returns:
             Whether somebody waits for what is handled: call :func:`notify_handled` after the commit.
@@ -244,8 +291,8 @@ class OffsetStore:
             TransactionEnded: This is not the transaction that was begun.
         """
         # Those with an offset first; in one order, for two holders must not deadlock.
-        last = {envelope.source_id: envelope for envelope in handled}
-        known = sorted(previous)
+        last = {e.source_id: e for e in handled if e.source_id not in left_out}
+        known = sorted(previous.keys() - left_out)
         order = known + sorted(last.keys() - previous.keys())
         envelopes = [last[source_id] for source_id in order]
         with own_errors():

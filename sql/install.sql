@@ -119,6 +119,7 @@
 \ir functions/offsets/_save_most_offsets_v1.sql
 \ir functions/offsets/_save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
+\ir functions/offsets/_forget_page_v1.sql
 \ir functions/offsets/_save_page_v1.sql
 \ir functions/offsets/_handled_v1.sql
 \ir functions/offsets/_note_reactions_v1.sql
@@ -132,6 +133,10 @@
 \ir functions/offsets/_note_watermark_v1.sql
 \ir functions/offsets/_known_since_v1.sql
 \ir functions/offsets/_evict_offsets_v1.sql
+\ir functions/offsets/_may_evict_v1.sql
+\ir functions/offsets/_evict_up_to_v1.sql
+\ir functions/offsets/_forget_offsets_v1.sql
+\ir functions/offsets/_all_offsets_v1.sql
 \ir functions/offsets/_set_offset_v1.sql
 \ir functions/offsets/_park_source_v1.sql
 \ir functions/subscriptions/_as_jsonb_v1.sql

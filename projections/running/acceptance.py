@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from journal import BEGINNING, EventEnvelope, Key, OwnedSession, SliceReader
 from offsets import BatchVerdicts, Verdict
@@ -12,6 +13,9 @@ from projections.running.read_journal import Reading
 from projections.running.transactions import Transactions
 
 log = logging.getLogger("projections")
+
+_BEHIND = timedelta(minutes=1)
+"""A range whose horizon is older than this begins again when archived events come back (_pass_restored_v1)."""
 
 
 class Acceptance:
@@ -27,6 +31,7 @@ class Acceptance:
             cannot be loaded was deleted. Otherwise it may still come.
         inline: Whether others store offsets, too: each page is then judged by what is stored, not by what is
             remembered. What they store meanwhile is of events that no worker sees yet.
+        evicts: Whether offsets of old events may be left out, if the database agrees.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class Acceptance:
         *,
         exact: bool = True,
         inline: bool = False,
+        evicts: bool = False,
     ) -> None:
         self._name = name
         self._reader = reader
@@ -46,11 +52,50 @@ class Acceptance:
         self._state = transactions.state
         self._exact = exact
         self._inline = inline
+        self._evicts = evicts and exact and not inline
 
-    async def accept(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+    def old(self, settled: datetime | None, polled_at: datetime) -> datetime | None:
+        """
+        Before when a page of events after the position needs no offsets; None: each does.
+
+        Args:
+            settled: No event before this time can appear any more; None: not known.
+            polled_at: The database's time at the last poll.
+        """
+        if not self._evicts or settled is None:
+            return None
+        kept = self._transactions.retention
+        return min(settled, polled_at - kept - min(kept, _BEHIND))
+
+    async def is_settled(
+        self, session: OwnedSession, page: Sequence[EventEnvelope], old: datetime | None
+    ) -> bool:
+        """
+        Whether offsets of a page's sources may be left out; then no event of it waits for one before it.
+
+        Args:
+            session: Outside a transaction.
+            page: The events after the position, read when all before them were handled.
+            old: The time that :meth:`old` returned.
+        """
+        if old is not None and page and page[-1].db_timestamp < old:
+            settled = await self._transactions.may_evict(session)
+        else:
+            settled = False
+        if not settled:
+            self.caught_up()
+        return settled
+
+    def caught_up(self) -> None:
+        """Look offsets up again: a restore of events stores some, and restarts a range only while it is behind."""
+        self._state.complete = False
+
+    async def accept(
+        self, session: OwnedSession, page: Sequence[EventEnvelope], *, settled: bool = False
+    ) -> list[EventEnvelope]:
         """The events of a page that are to be handled, in order, each after what was missing before it."""
         batch = await self._batch(session, {envelope.source_id for envelope in page})
-        gaps = await self._unknown_gaps(session, batch, page)
+        gaps = set() if settled else await self._unknown_gaps(session, batch, page)
         accepted: list[EventEnvelope] = []
         validate, accept = batch.validate, batch.accept
         for envelope in page:

@@ -32,8 +32,14 @@ class AtLeastOncePipeline:
         self._done: list[EventEnvelope] = []
         self._read: Sequence[EventEnvelope] = ()
 
-    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        """Handle accepted events; see :meth:`projections.running.pipeline.Pipeline.handle`."""
+    async def handle(
+        self,
+        session: OwnedSession,
+        envelopes: Sequence[EventEnvelope],
+        *,
+        settled: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Handle accepted events, and store all offsets; see :meth:`projections.running.pipeline.Pipeline.handle`."""
         self._read = envelopes
         size = min(self._delivery.after, self._parts.projection.batch_size)
         for start in range(0, len(envelopes), size):

@@ -36,9 +36,13 @@ class Pipeline:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+    async def handle(
+        self, session: OwnedSession, envelopes: Sequence[EventEnvelope], *, settled: bool = False
+    ) -> None:
         """
         Handle accepted events and store their offsets; an event that fails is set apart, and recovery decides.
+
+        With ``settled``, all events before them are handled, and offsets may be left out: see ``Transactions.commit``.
 
         Raises:
             ProjectionFailed: Recovery says to stop.
@@ -53,7 +57,7 @@ class Pipeline:
             if not (batch := self._parts.parking.left(todo.pop())):
                 continue
             try:
-                await self._commit(session, batch)
+                await self._commit(session, batch, settled=settled)
             except HandlerFailed as failure:
                 if len(batch) == 1:
                     await self._recover(session, batch[0], failure)
@@ -69,10 +73,15 @@ class Pipeline:
                 else:
                     raise
 
-    async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
+    async def _commit(
+        self, session: OwnedSession, batch: Sequence[EventEnvelope], *, settled: bool = False
+    ) -> None:
         parts = self._parts
         with parts.reporting.batch(batch):
-            await parts.transactions.commit(session, batch, lambda: parts.dispatcher.handle(session, batch))
+            await parts.transactions.commit(
+                session, batch, lambda: parts.dispatcher.handle(session, batch),
+                until=batch[-1].db_timestamp if settled else None,
+            )  # fmt: skip
         parts.retrying.handled(batch)
         parts.reporting.handled(batch)
 

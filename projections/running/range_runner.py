@@ -15,6 +15,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from journal import (
+    ALL_SLICES,
+    JOURNAL,
     DatabaseWentBack,
     EventEnvelope,
     HeadReader,
@@ -32,14 +34,14 @@ from journal import (
     generation,
 )
 from journal.tasks import happens
-from offsets import AheadOfJournal, Claim, OffsetState, OffsetStore, Progress, fit_journal
+from offsets import Claim, OffsetState, OffsetStore, Progress, fit_journal
 from projections.defining import AtLeastOnce, Kind, Projection
 from projections.errors import ProjectionFailed
 from projections.failing import Streak
 from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
-from projections.running.journal_place import check_place
+from projections.running.journal_place import check_place, tell_ahead
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
 from projections.running.process import Process
@@ -52,8 +54,6 @@ from projections.running.whole_pages import WholePages
 
 log = logging.getLogger("projections")
 
-_NAMED = 10
-"""The most sources that a message names."""
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
 _OFTEN = 32
@@ -196,13 +196,15 @@ class RangeRunner:
             self._backtracking.read_again(state.evicted_before)
         transactions = Transactions(
             self.projection.name, self._store, state, self._stored_progress, self._pause_for,
-            self._settings.handler_timeout + _LATER,
+            self._settings.handler_timeout + _LATER, self._settings.retention,
         )  # fmt: skip
-        exact = self._settings.backtracking == "writer-lock"
+        journal, exact = self._log.log, self._settings.backtracking == "writer-lock"
+        alone = journal.queries is JOURNAL and journal.primary is None and not self._log.apart
         inline = await self._store.is_inline(session, self._log.stored_name)
         self._acceptance = Acceptance(
-            self.projection.name, self._reader, self._reading, transactions, exact=exact, inline=inline
-        )
+            self.projection.name, self._reader, self._reading, transactions, exact=exact, inline=inline,
+            evicts=alone and self.claim.slices == ALL_SLICES,
+        )  # fmt: skip
         self._transactions = transactions
         self._make_pipeline(target, transactions)
 
@@ -219,20 +221,8 @@ class RangeRunner:
         if reborn:
             self._backtracking.import_id, self._reborn = 0, True
         if ahead:
-            self._tell_ahead(ahead)
-
-    def _tell_ahead(self, ahead: Sequence[AheadOfJournal]) -> None:
-        name = self.projection.name
-        named = ", ".join(map(str, ahead[:_NAMED])) + (", ..." if len(ahead) > _NAMED else "")
-        error = DatabaseWentBack(
-            f"the journal went back in time and has lost events that are handled, of {len(ahead)} sources, which are "
-            f"parked (projections parked list {name}): {named}"
-        )
-        log.error(
-            "%s: slices %s: %s", name, self.claim.slices, error,
-            extra={"action": "ahead_of_journal", "projection": name, "slices": str(self.claim.slices)},
-        )  # fmt: skip
-        self._process.observer.went_back(name, self.claim.slices, error)
+            error = tell_ahead(self.projection.name, self.claim.slices, ahead)
+            self._process.observer.went_back(self.projection.name, self.claim.slices, error)
 
     async def _run(self) -> None:
         with suppress(Stopping):
@@ -302,7 +292,8 @@ class RangeRunner:
     async def _handle_page(
         self, session: OwnedSession, after: Position, until: datetime
     ) -> tuple[Position | None, bool]:
-        if self._whole is not None and (handled := await self._whole.handle(session, after, until)):
+        old = self._acceptance.old(self._backtracking.settled, self._used_poll_at)
+        if self._whole is not None and (handled := await self._whole.handle(session, after, until, old)):
             return handled
         if (page := await self._ahead.take(after)) is None:
             page = await self._read(session, after, until)
@@ -311,7 +302,10 @@ class RangeRunner:
             self._whole.was_read(more=page.more)
         elif page.more and last is not None and self._backtracking.goes_on(last):
             self._ahead.start(last, until)
-        await self._handle(session, page)
+        settled = await self._acceptance.is_settled(session, page, old)
+        await self._handle(session, page, settled=settled)
+        if not page.more:
+            self._acceptance.caught_up()
         return last, page.more
 
     async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
@@ -390,9 +384,11 @@ class RangeRunner:
                 page, late = await self._reader.load(journal, late)
             await self._handle(session, page)
 
-    async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
-        if page and (accepted := await self._acceptance.accept(session, page)):
-            await self._pipeline.handle(session, accepted)
+    async def _handle(
+        self, session: OwnedSession, page: Sequence[EventEnvelope], *, settled: bool = False
+    ) -> None:
+        if page and (accepted := await self._acceptance.accept(session, page, settled=settled)):
+            await self._pipeline.handle(session, accepted, settled=settled)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""

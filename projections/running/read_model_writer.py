@@ -62,7 +62,7 @@ SELECT
     p.events, p.timestamps[p.events], p.slices[p.events], p.source_ids[p.events], p.seq_nrs[p.events],
     p.event_types, p.is_older,
     CASE WHEN p.written >= 0 AND NOT p.is_older THEN projections._save_page_v1(
-        $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, p.source_ids, p.slices, p.seq_nrs, p.timestamps
+        $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, p.source_ids, p.slices, p.seq_nrs, p.timestamps, $21, $22
     ) END
 FROM (
     SELECT
@@ -71,7 +71,7 @@ FROM (
         ARRAY(SELECT DISTINCT t.event_type FROM _page AS t) AS event_types,
         EXISTS (
             SELECT FROM _page AS o
-            INNER JOIN unnest($21::text[], $22::smallint[]) AS m (event_type, version)
+            INNER JOIN unnest($23::text[], $24::smallint[]) AS m (event_type, version)
                 ON o.event_type = m.event_type AND o.version < m.version
         ) AS is_older,
         {written} AS written
@@ -245,7 +245,7 @@ class ReadModelWriter:
             session: The transaction of the batch.
             plans: Those of the projection.
             page: The arguments of ``_events_of_page_v1``.
-            fence: :meth:`offsets.OffsetStore.fence`.
+            fence: :meth:`offsets.OffsetStore.fence`, and the last two arguments of ``_save_page_v1``.
 
         Returns:
             What was written; None where the page is empty.

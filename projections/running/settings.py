@@ -55,7 +55,10 @@ class RunSettings(LeaseSettings):
     """How often the lease is prolonged, and workers that came or went, pause, resume and decisions are noticed."""
 
     retention: timedelta = Field(default=timedelta(days=1), ge=timedelta(minutes=1))
-    """How long offsets of sources outlive the settled horizon: the table's size against how far an import may reach."""
+    """How long offsets of sources are kept behind the settled horizon. A longer time needs a larger table; a shorter
+    one limits how far back an import may reach and how far the database's clock may step back. A projection of one
+    range stores no offsets of events that are older than this when it reads them, unless something was imported within
+    this time."""
 
     evict_every: timedelta = timedelta(minutes=10)
     """How often offsets that nothing needs any more are deleted."""

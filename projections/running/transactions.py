@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -47,6 +48,7 @@ class Transactions:
         progress: The horizon and the last import, as they are to be stored now.
         pause: Waits for a number of seconds; true, and early, when the range is to stop.
         idle: The database ends a transaction that is without a statement for this long.
+        retention: How long offsets are kept.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -57,6 +59,7 @@ class Transactions:
         progress: Callable[[], tuple[datetime, int]],
         pause: Callable[[float], Awaitable[bool]],
         idle: timedelta,
+        retention: timedelta,
     ) -> None:
         self.store = store
         self.state = state
@@ -64,6 +67,8 @@ class Transactions:
         self._name = name
         self._progress = progress
         self._idle = idle
+        self.retention = retention
+        self._filled = False
 
     async def wait(self, seconds: float) -> None:
         """
@@ -83,6 +88,20 @@ class Transactions:
             if len(stored) < len(unknown):
                 # Later than the offsets: a bound from before an eviction would not explain what it took away.
                 self.state.evicted_before = await self.store.evicted_before(session)
+
+    async def may_evict(self, session: Session) -> bool:
+        """
+        Whether old events that were just read may be handled without storing their offsets.
+
+        The first time, all stored offsets are read into memory, if they fit: from then on none is looked up.
+        """
+        if not await self.store.may_evict(session, self._progress()[1], self.retention):
+            return False
+        if not self._filled:
+            self._filled = True
+            self.state.filled(await self.store.all(session, self.state.size))
+            self.state.evicted_before = await self.store.evicted_before(session)  # later, as in look_up
+        return True
 
     async def park(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
@@ -106,6 +125,8 @@ class Transactions:
         session: OwnedSession,
         handled: Sequence[EventEnvelope],
         work: Callable[[], Awaitable[None]] = no_effects,
+        *,
+        until: datetime | None = None,
     ) -> None:
         """
         Run work, and store that events were handled, in one transaction; conflicts with others are tried again.
@@ -114,22 +135,51 @@ class Transactions:
             session: Outside a transaction.
             handled: Events of any sources, each source's in order.
             work: The effects.
+            until: With these events, all events before this time are handled, and :meth:`may_evict` allows it: then
+                offsets of older events are left out.
 
         Raises:
             HandlerFailed: The database refuses the effects.
             RangeLost, OffsetOvertaken, TransactionEnded, DatabaseError: Not an event's fault.
         """
         last = {envelope.source_id: envelope for envelope in handled}
+        left_out: AbstractSet[str] = frozenset()
+        bound: datetime | None = None
 
         async def store(mark: str, progress: tuple[datetime, int]) -> bool:
+            nonlocal left_out, bound
             previous = self.state.previous(last)
             await work()
-            return await self.store.save_in_tx(session, mark, progress, handled, previous=previous)
+            left_out, bound = await self._evict(session, last, previous, until, progress[1])
+            return await self.store.save_in_tx(
+                session, mark, progress, handled, previous=previous, left_out=left_out
+            )
 
         waited = await self._retried(session, store)
-        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+        self.state.committed({one: e.seq_nr for one, e in last.items() if one not in left_out})
+        if bound is not None:
+            self.state.evicted(left_out, bound)
         if waited:
             await self._tell(session)
+
+    async def _evict(
+        self,
+        session: OwnedSession,
+        last: Mapping[str, EventEnvelope],
+        previous: Mapping[str, int],
+        until: datetime | None,
+        import_id: int,
+    ) -> tuple[AbstractSet[str], datetime | None]:
+        """Delete offsets of sources that need none; return these sources, and what their events are older than."""
+        if until is None:
+            return frozenset(), None
+        bound = await self.store.evict_in_tx(session, until, import_id, self.retention)
+        if bound is None:
+            return frozenset(), None
+        left_out = {source_id for source_id, envelope in last.items() if envelope.db_timestamp < bound}
+        if gone := previous.keys() & left_out:
+            await self.store.forget_in_tx(session, sorted(gone))
+        return left_out, bound
 
     async def commit_page(
         self, session: OwnedSession, store: Callable[[tuple[Any, ...]], Awaitable[bool | None]]

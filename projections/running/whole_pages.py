@@ -40,10 +40,16 @@ class WholePages:
         self._catching_up = more
 
     async def handle(
-        self, session: OwnedSession, after: Position, until: datetime
+        self, session: OwnedSession, after: Position, until: datetime, old: datetime | None
     ) -> tuple[Position | None, bool] | None:
         """
         Handle the page after a position.
+
+        Args:
+            session: Outside a transaction.
+            after: The position.
+            until: Read no event after this time.
+            old: A page that is older than this needs no offsets (``Acceptance.old``); None: each does.
 
         Returns:
             Its last place, or None where it is empty, and whether more may follow. None: nothing is stored, and it
@@ -56,7 +62,7 @@ class WholePages:
             return None
         begun = time.perf_counter()
         try:
-            written = await self._write(session, after, until)
+            written = await self._write(session, after, until, old)
         except (HandlerFailed, OffsetOvertaken):
             return None
         except DatabaseError as error:
@@ -73,16 +79,19 @@ class WholePages:
         self._catching_up = written.events == self._reader.page_size
         return Position(*written[1:5]), self._catching_up
 
-    async def _write(self, session: OwnedSession, after: Position, until: datetime) -> WrittenPage | None:
+    async def _write(
+        self, session: OwnedSession, after: Position, until: datetime, old: datetime | None
+    ) -> WrittenPage | None:
         reader, parts = self._reader, self._parts
         page = (reader.entity_types.sql, *reader.slices, *after, until, reader.page_size)
+        leaves_out = old, parts.transactions.retention
         written: WrittenPage | None = None
 
         async def store(fence: tuple[Any, ...]) -> bool | None:
             nonlocal written
             plans = await self._read_models.prepare(session, parts.projection)
             written = await parts.dispatcher.within_time(
-                self._read_models.write_page(session, plans, page, fence)
+                self._read_models.write_page(session, plans, page, (*fence, *leaves_out))
             )
             return None if written is None or written.is_older else bool(written.waited)
 

@@ -19,6 +19,7 @@ class Sizes:
     sources: int = 4_000
     few_sources: int = 500
     many_sources: int = 50_000
+    most_sources: int = 200_000
     append: int = 50_000
     append_small: int = 10_000
     append_single: int = 1_500
@@ -58,7 +59,7 @@ class Sizes:
 QUICK = Sizes(
     rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, captured=500,
     backlog=500, large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, waits=1,
-    idle_settle=0.0, idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
+    most_sources=3_000, idle_settle=0.0, idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
     scale=(2_000, 5_000), scale_sources=1_000, scale_more=500,
     matched=2_000, subscriptions=40, batch=(5_000,), batch_sources=500, batch_rounds=1, delivered=200, repaired=2_000,
     akka_each=500, akka_backlog=2_000, akka_warm_up=500, akka_latencies=10, akka_latencies_warm_up=5, akka_rounds=1,

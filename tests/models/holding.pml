@@ -10,6 +10,7 @@
 // code     sql/functions/offsets/save_horizons_v1.sql
 // code     sql/functions/offsets/_evict_offsets_v1.sql
 // code     sql/functions/offsets/_save_evicted_offsets_v1.sql
+// code     sql/functions/offsets/_evict_up_to_v1.sql
 // code     projections/running/ranges.py: Ranges.told, Ranges._keep, Ranges.drop
 // code     projections/running/membership.py: Membership._failed
 // code     projections/running/range_supervisor.py: RangeSupervisor._claim_again, RangeSupervisor.drop, RangeSupervisor._release
@@ -20,15 +21,20 @@
 // scope    answers that are lost: LOST=1 EVICTS=1
 // scope    a lease that ends: EXPIRIES=1 EVICTS=1
 // scope    ranges that are merged: CUTS=1
+// scope    offsets that are left out, and answers that are lost: LEFT_OUT=2 LOST=1
+// scope    offsets that are left out, and a lease that ends: LEFT_OUT=2 EXPIRIES=1
 // large    leases that end and answers that are lost: EXPIRIES=1 LOST=1 EVICTS=1
 // large    ranges that are merged, and eviction: CUTS=1 EVICTS=1
 // large    ranges that are merged and cut: CUTS=2
+// large    offsets that are left out, and ranges that are merged and cut: LEFT_OUT=1 CUTS=2
 //
 // mutant   NO_FENCE: EXPIRIES=1 EVICTS=1: stores offsets whoever holds the range
 // mutant   A_CUT_TAKES_THE_NEWEST_HORIZON: CUTS=1 EVICTS=1: begins a merged range where the part that is ahead stands
 // mutant   EVICTS_BY_THE_NEWEST_HORIZON: EVICTS=1 CUTS=1: evicts offsets that a range behind still needs
 // mutant   READS_THE_BOUND_BEFORE_THE_OFFSETS: EVICTS=1 EXPIRIES=1 LOST=1: does not see that an offset it looked for was just evicted
 // mutant   TAKES_A_FIRST_EVENT_FOR_NEW: EVICTS=1 LOST=1: handles the first event of a source whose offset was evicted
+// mutant   LEAVES_AN_OLD_OFFSET: LEFT_OUT=1 EXPIRIES=1: stores no offset of a source, and leaves the one that it had
+// mutant   LEAVES_OUT_WHAT_OTHERS_NEED: LEFT_OUT=1 CUTS=1: stores no offset of what is behind, where another range is behind that
 // mutant   TAKES_A_LOST_COMMIT_FOR_DONE: LOST=1: goes on after a commit without an answer
 // mutant   OFFSETS_ARE_NOT_COMPARED: LOST=1: stores a source wherever it stands, and compares no count of commits
 
@@ -43,6 +49,9 @@
 #endif
 #ifndef EVICTS
 #define EVICTS 0
+#endif
+#ifndef LEFT_OUT
+#define LEFT_OUT 0
 #endif
 
 // Two sources, each a slice, with SEQS events: that of number n of source s has the time SOURCES * (n - 1) + s + 1. All are visible.
@@ -81,7 +90,7 @@ byte said_epoch[4], said_horizon[4], said_commits[4], said_last[4];
 // A transaction whose client has gone may still commit
 bool ghost;
 byte ghost_of, ghost_epoch, ghost_commits, ghost_event, ghost_known, ghost_pos, ghost_last;
-byte expiries, cuts, lost, evicts, x, y, from, result;
+byte expiries, cuts, lost, evicts, left_out, x, y, from, result;
 
 inline clear() { x = 0; y = 0; from = 0; result = 0 }
 
@@ -210,6 +219,12 @@ inline save(r, w, an_epoch, a_count, at, t, k) {
     fi
 }
 
+// All before the event is handled: that of the only range, which has read up to it
+#ifdef MUTANT_LEAVES_OUT_WHAT_OTHERS_NEED
+#define MAY_LEAVE_OUT true
+#else
+#define MAY_LEAVE_OUT (cut == 1)
+#endif
 inline judge(i) {
     verdict(known[2 * i + SOURCE(event[i])], bound[i], event[i]);
     if
@@ -281,6 +296,24 @@ proctype range(byte w; byte r) {
             save(r, w, my_epoch[i], my_commits[i], pos[i], event[i], known[2 * i + SOURCE(event[i])]);
             if
             :: result -> my_commits[i]++; known[2 * i + SOURCE(event[i])] = SEQ(event[i]); pos[i] = event[i]; event[i] = 0; phase[i] = READS
+            :: else -> phase[i] = CLAIMS_AGAIN
+            fi;
+        clear()
+    }
+    :: d_step { left_out < LEFT_OUT && phase[i] == COMMITS && MAY_LEAVE_OUT ->    // _evict_up_to_v1, with a retention of nothing
+            left_out++;
+            verdict(known[2 * i + SOURCE(event[i])], bound[i], event[i]); from = result;
+            save(r, w, my_epoch[i], my_commits[i], pos[i], event[i], known[2 * i + SOURCE(event[i])]);
+            if
+            :: result ->
+                evicted = (event[i] + 1 > evicted -> event[i] + 1 : evicted); bound[i] = evicted;
+                printf("worker %d: what is older than %d needs no offset\n", w, evicted);
+#ifdef MUTANT_LEAVES_AN_OLD_OFFSET
+                offset[SOURCE(event[i])] = (known[2 * i + SOURCE(event[i])] != UNREAD -> known[2 * i + SOURCE(event[i])] : 0);
+#else
+                offset[SOURCE(event[i])] = 0;
+#endif
+                my_commits[i]++; known[2 * i + SOURCE(event[i])] = UNREAD; pos[i] = event[i]; event[i] = 0; phase[i] = READS
             :: else -> phase[i] = CLAIMS_AGAIN
             fi;
         clear()

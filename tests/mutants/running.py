@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
-from journal import Generation
+from journal import Generation, WriterLockBacktracking
 from journal.database.base import BaseSession
 from offsets import Verdict
-from offsets.deduplication import BatchVerdicts
+from offsets.deduplication import BatchVerdicts, OffsetState
+from offsets.store import OffsetStore
 from projections.running.parking import Parking
 from projections.running.transactions import Transactions
 from tests.mutants.layers import Pytest, Simulation
@@ -34,11 +35,68 @@ from tests.simulation.postgres.backend import Backend
 def _memory_before_commit() -> AbstractContextManager[Any]:
     right = Transactions.commit
 
-    async def commit(self: Transactions, session: Any, handled: Any, *work: Any) -> None:
+    async def commit(self: Transactions, session: Any, handled: Any, *work: Any, **until: Any) -> None:
         self.state.committed({envelope.source_id: envelope.seq_nr for envelope in handled})
-        await right(self, session, handled, *work)
+        await right(self, session, handled, *work, **until)
 
     return method(Transactions, "commit", commit)
+
+
+@mutant(
+    "offsets-left-out-stay-stored",
+    "an offset that need not be stored any more is left as it was",
+    "offsets/store.py: OffsetStore.forget_in_tx",
+    Simulation(60),
+)
+def _offsets_stay() -> AbstractContextManager[Any]:
+    async def forget(self: OffsetStore, session: Any, source_ids: Any) -> None:
+        pass
+
+    return method(OffsetStore, "forget_in_tx", forget)
+
+
+@mutant(
+    "offsets-left-out-stay-in-memory",
+    "memory keeps numbers of sources whose offsets are not stored",
+    "offsets/deduplication.py: OffsetState.evicted",
+    Simulation(60),
+)
+def _offsets_stay_in_memory() -> AbstractContextManager[Any]:
+    def evicted(self: OffsetState, source_ids: Any, before: datetime) -> None:
+        self.evicted_before = before
+
+    return method(OffsetState, "evicted", evicted)
+
+
+@mutant(
+    "offsets-left-out-of-what-may-appear",
+    "offsets are left out of a time at which an open transaction may yet have events",
+    "journal/backtracking.py: WriterLockBacktracking.settled",
+    Simulation(60),
+)
+def _settled_with_writers() -> AbstractContextManager[Any]:
+    def settled(self: WriterLockBacktracking) -> datetime:
+        return self._polled_at
+
+    return method(WriterLockBacktracking, "settled", property(settled))
+
+
+@mutant(
+    "offsets-left-out-beside-an-import",
+    "offsets are left out though an import was not read that may have events of that time",
+    "offsets/store.py: OffsetStore.evict_in_tx",
+    Pytest(
+        "tests/integration/offsets/test_old_events.py"
+        "::test_an_import_that_commits_while_a_batch_is_open_is_handled"
+    ),
+)
+def _evicts_beside_imports() -> AbstractContextManager[Any]:
+    right = OffsetStore.evict_in_tx
+
+    async def evict(self: OffsetStore, session: Any, until: datetime, _import_id: int, retention: Any) -> Any:
+        return await right(self, session, until, 2**62, retention)
+
+    return method(OffsetStore, "evict_in_tx", evict)
 
 
 @mutant(

@@ -102,6 +102,8 @@ class World:
         self.generation = 0
         """What a poll shows; :attr:`lives` counts restores in place, too, which it does not show."""
         self.lives = 0
+        self.left_out = 0
+        """How many batches have left offsets out."""
         self._names = 0
 
     # Going back
@@ -220,6 +222,21 @@ class World:
         unread = [at for row in rows for number, at in self.imports if number > row.import_id]
         self.evicted_before = max(self.evicted_before, min([*settled, *unread]) - self.retention)
         self.offsets = {s: o for s, o in self.offsets.items() if o[1] >= self.evicted_before}
+
+    def may_evict(self, row: RangeRow, import_id: int) -> bool:
+        """``_may_evict_v1``, but for imports that may follow others, which lose nothing."""
+        return (row.low, row.high) == (0, 1023) and all(number <= import_id for number, _ in self.imports)
+
+    def evict_up_to(self, row: RangeRow, import_id: int, until: datetime) -> datetime | None:
+        """``_evict_up_to_v1``: what may be left out of a batch that is all before this time."""
+        bound = min(until, self.now - self.retention)
+        if any(t.imports_from for t in [*self.open, *self.prepared]) or not self.may_evict(row, import_id):
+            return None
+        if bound <= self.evicted_before:
+            return None
+        self.evicted_before = bound
+        self.left_out += 1
+        return bound
 
     def handle(self, events: Sequence[Position]) -> None:
         """A batch's transaction: effects and offsets; checks invariants 3 and 4 and the horizon."""

@@ -75,6 +75,7 @@ class Reader:
     compares_commits: ClassVar[bool] = True
     compares_lives: ClassVar[bool] = True
     compares_generations: ClassVar[bool] = True
+    evicts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class Reader:
         self.page_size = page_size
         self.state = OffsetState(page_size, world.evicted_before)
         self.used_at = -REFRESH
+        self.polled_at = start
+        self._filled = self._settled = False
         self.idle_polls = 0
         self.noticed_at = -1.0
         """Steady time of the last poll that counts and is saved."""
@@ -135,7 +138,9 @@ class Reader:
                 case ReadEvents(after, until):
                     page = yield from self._page(after, until)
                     yield
-                    yield from self._handle(page)
+                    settled = self._is_settled(page)
+                    yield
+                    yield from self._handle(page, settled=settled)
                     self.machine.events_read(page[-1] if page else None, full=len(page) == self.page_size)
             self._report()
             if (yield):
@@ -185,7 +190,7 @@ class Reader:
         nothing_new = newest is None or newest <= self.machine.position.db_timestamp
         self.idle_polls = self.idle_polls + 1 if nothing_new else 0
         if not (fresh and nothing_new and self.machine.unchanged(poll)):
-            self.used_at = asked_at
+            self.used_at, self.polled_at = asked_at, poll.polled_at
             self.machine.polled(poll)
 
     def _look_up(self, events: Sequence[Position]) -> Generator[None, bool, None]:
@@ -201,10 +206,31 @@ class Reader:
         verdict = self._batch.validate(event.source_id, event.seq_nr, event.db_timestamp)
         if verdict is not Verdict.UNKNOWN_SOURCE:
             return verdict
+        if self._settled:
+            return Verdict.ACCEPTED
         before = (e for e in self.world.by_source[event.source_id] if e.seq_nr == event.seq_nr - 1)
         return self._batch.validate_unknown(next((e.db_timestamp for e in before), None))
 
-    def _handle(self, page: Sequence[Position]) -> Generator[None, bool, None]:
+    def _is_settled(self, page: Sequence[Position]) -> bool:
+        """As ``Acceptance.is_settled`` and ``Transactions.may_evict``."""
+        world, settled = self.world, self.machine.settled
+        old = self.polled_at - world.retention
+        if (
+            not (page and self.evicts and settled)
+            or isinstance(world, Standby)
+            or page[-1].db_timestamp >= min(settled, old)
+            or not world.may_evict(self.row, self.machine.import_id)
+        ):
+            self.state.complete = False
+            return False
+        if not self._filled:
+            self._filled = True
+            self.state.filled({source_id: seq_nr for source_id, (seq_nr, _) in world.offsets.items()})
+            self.state.evicted_before = world.evicted_before
+        return True
+
+    def _handle(self, page: Sequence[Position], *, settled: bool = False) -> Generator[None, bool, None]:
+        self._settled = settled
         yield from self._look_up(page)
         accepted: list[Position] = []
         for event in page:
@@ -219,8 +245,16 @@ class Reader:
         if accepted:
             self._save()
             self.world.handle(accepted)
+            until = accepted[-1].db_timestamp if settled else None
+            bound = until and self.world.evict_up_to(self.row, self.machine.import_id, until)
+            last = {e.source_id: e for e in accepted}
+            gone = [s for s, e in last.items() if bound and e.db_timestamp < bound]
+            for source_id in gone:
+                del self.world.offsets[source_id]
             yield
-            self.state.committed({e.source_id: e.seq_nr for e in accepted})
+            self.state.committed({s: e.seq_nr for s, e in last.items() if s not in gone})
+            if bound:
+                self.state.evicted(gone, bound)
 
     def _accept(self, event: Position, accepted: list[Position]) -> None:
         if self._verdict(event) is Verdict.ACCEPTED:

@@ -14,7 +14,7 @@ from journal import Backtracking, IntervalBacktracking, Position, ReadEvents, Wr
 from journal.backtracking import END_OF_TIME, WritersPoll
 from tests.fixtures.examples import examples
 from tests.mutants.catalogue import MUTANTS
-from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
+from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Broken, Standby
 from tests.property.reader_model import BesidePrimary, MergesTypes, Play, Reader, writer_lock
 
 Program = list[tuple[int, int, int]]
@@ -175,7 +175,7 @@ class PollsAfterReading(Reader):
 def loses(play: Play, program: Program) -> bool:
     try:
         play.run(program)
-    except Lost:
+    except Broken:
         return True
     return False
 

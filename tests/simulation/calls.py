@@ -309,12 +309,20 @@ class Facts:
             look("evicted before", store._EVICTED_BEFORE, (number,)),
             look("reads", store._READS, (number,)),
             look("types", JOURNAL.types),
-        ][(a + b) % 6]
+            look("may evict", store._MAY_EVICT, (number, 0, timedelta(0))),
+            look("all offsets", store._ALL, (number, 10)),
+        ][(a + b) % 8]
 
     def evict(self, a: int, _b: int) -> Call:
         if self.number(a) not in self.projections.values():
             return self.latest(a, 0)
         return Call("evict", store._EVICT, (self.number(a), timedelta(0), ""))
+
+    def evict_up_to(self, a: int, b: int) -> Call:
+        return Call("evict up to", store._EVICT_UP_TO, (self.number(a), 0, self._time(b), timedelta(0)))
+
+    def forget(self, a: int, b: int) -> Call:
+        return Call("forget", store._FORGET, (self.number(a), [SOURCES[b % 4]]))
 
     def cut(self, a: int, b: int) -> Call:
         if self.number(a) not in self.projections.values():
@@ -368,5 +376,6 @@ CALLS: list[Callable[[Facts, int, int], Call]] = [
     Facts.read, Facts.load, Facts.predecessors, Facts.read_source, Facts.latest, Facts.register, Facts.register,
     Facts.beat, Facts.beat, Facts.beat, Facts.beat, Facts.leave, Facts.take_over, Facts.claim_again, Facts.release,
     Facts.save, Facts.save, Facts.save, Facts.save_horizons, Facts.save_horizons, Facts.went_back, Facts.fail,
-    Facts.read_offsets, Facts.park, Facts.unpark, Facts.ask, Facts.evict, Facts.cut, Facts.pause,
+    Facts.read_offsets, Facts.park, Facts.unpark, Facts.ask, Facts.ask, Facts.evict, Facts.evict_up_to,
+    Facts.evict_up_to, Facts.forget, Facts.cut, Facts.pause,
 ]  # fmt: skip

@@ -59,6 +59,8 @@ _STEPS_IN: dict[str, tuple[str, ...]] = {
 """Other steps, of one arrangement."""
 MOMENTS = ("sent", "begun", "done")
 """Of a statement: it leaves the worker, the server begins with it, the server has done it and answers."""
+_BEGUN = 0.5
+"""Seconds in which the history is written."""
 _REFUSALS = {"conflict", "deadlock", "cancelled", "terminated"}
 
 
@@ -130,6 +132,8 @@ class Plan:
     """Minutes that offsets are kept."""
     writes: tuple[Write, ...]
     faults: tuple[Fault, ...]
+    history: tuple[Write, ...] = ()
+    """Before the first worker starts, one after another."""
     poison: dict[tuple[str, int], int] = field(default_factory=dict)
     """For events by source and number, how often their handler fails."""
     trouble: float = 0.0
@@ -150,6 +154,7 @@ class Plan:
         happens = [
             (w.at, f"write {', '.join(w.sources)}, open for {w.holds:.3f} s, {w.ends}") for w in self.writes
         ]
+        happens += [(0.0, f"history {', '.join(w.sources)}") for w in self.history]
         for fault in self.faults:
             where = (
                 f" as worker {fault.worker} does {fault.step} ({fault.moment}, {fault.count})"
@@ -206,7 +211,24 @@ def plan_of(seed: int, arrangement: str | None = None) -> Plan:
     if where == "foreign":  # another system imports nothing
         return plan
     imports = tuple(_import(chance, number) for number in range(chance.choice([0, 0, 1, 3])))
-    return replace(plan, writes=plan.writes + imports)
+    plan = replace(plan, writes=plan.writes + imports)
+    return plan if where == "apart" else _soon_old(plan, sources)
+
+
+def _soon_old(plan: Plan, sources: tuple[str, ...]) -> Plan:
+    """Of half of the plans in which no clock steps: there is a history, and offsets are not kept for long."""
+    chance = Random(f"retention {plan.seed}")
+    if any(fault.kind == "clock step" for fault in plan.faults) or chance.random() < 0.5:
+        return plan
+    history = tuple(
+        Write(0.0, tuple(chance.choice(sources) for _ in range(chance.randint(1, 20))), 0.0, "commit")
+        for _ in range(chance.randint(1, 3))
+    )
+    faults = tuple(replace(fault, at=max(fault.at, _BEGUN)) for fault in plan.faults)
+    retention = chance.choice([0.0001, 0.0005, 0.002, 0.01])
+    return replace(
+        plan, history=history, faults=faults, retention=retention, ranges=chance.choice([1, 1, 1, 2])
+    )
 
 
 def _write(chance: Random, sources: tuple[str, ...], bursts: tuple[float, ...], *, quick: bool) -> Write:
@@ -272,6 +294,7 @@ def smaller(plan: Plan) -> list[Plan]:
     others = [replace(plan, poison={})] if plan.poison else []
     others += [replace(plan, trouble=0.0)] if plan.trouble else []
     others += [_with_workers(plan, plan.workers - 1)] if plan.workers > 1 else []
+    others += [replace(plan, history=plan.history[:-1])] if plan.history else []
     others += [replace(plan, ranges=1)] if plan.ranges > 1 else []
     return [*halves, *others, *single]
 

@@ -122,12 +122,13 @@ class World:
         def seconds(number: float) -> timedelta:
             return timedelta(seconds=number)
 
-        return RunSettings(
+        settings = RunSettings(
             lease=seconds(1.2), heartbeat=seconds(0.4), read_timeout=seconds(2), handler_timeout=seconds(3),
             pacing=PollPacing(seconds(0.06), seconds(0.4)), save_horizon_every=seconds(0.7), evict_every=seconds(0.9),
-            retention=timedelta(minutes=self.plan.retention), page_bytes=self.plan.page_bytes,
-            restart=Backoff(seconds(0.05), seconds(0.5)), cache_size=6,
+            page_bytes=self.plan.page_bytes, restart=Backoff(seconds(0.05), seconds(0.5)), cache_size=6,
         )  # fmt: skip
+        # Not validated: of a run of seconds, a minute would never be over.
+        return settings.model_copy(update={"retention": timedelta(minutes=self.plan.retention)})
 
     def connect(self, server: Server, connections: int) -> SimulatedDatabase:
         """A pool of a process."""
@@ -186,6 +187,12 @@ class World:
             self._next_poll = self.loop.create_future()
         await asyncio.wait([self._next_poll], timeout=_WAITS_FOR_A_POLL)
 
+    async def _write_history(self) -> None:
+        for number, one in enumerate(self.plan.history):
+            await self._write(len(self.plan.writes) + number, one)
+        if self.plan.history:
+            await asyncio.sleep(60 * self.plan.retention / 2)
+
     async def _write(self, number: int, one: Write) -> None:
         database = self.connect(self.places.journal, 1)
         if one.ends == "import":
@@ -212,6 +219,7 @@ class World:
         """Run the plan; returns what went wrong."""
         await self.places.set_up()
         self.operators_database = self.connect(self.places.read_side, 3)
+        await self.loop.start(Host("application before"), self._write_history())
         for number in range(self.plan.workers):
             self.workers.start(number)
         for number, one in enumerate(self.plan.writes):

@@ -20,6 +20,12 @@ AS $$
 BEGIN
     -- Whoever sets the projection back has this, too: it forgets what is stored here, or is seen below.
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR SHARE;
+    -- The only range of a projection looks no offsets up while it catches up with old events (_may_evict_v1), and would not see those that
+    -- are stored here. So it loses its owner, and begins again; a range that is not behind looks offsets up. The range is locked before the
+    -- offsets, in the order of a batch.
+    UPDATE projections.projection_ranges AS r SET epoch = r.epoch + 1, owner = NULL
+    WHERE r.projection_id = p_projection_id AND r.min_slice = 0 AND r.max_slice = 1023
+    AND r.horizon < clock_timestamp() - interval '1 minute';
     INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
     SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
     FROM unnest(p_source_ids, p_slices, p_seq_nrs, p_timestamps) AS s (source_id, slice, seq_nr, db_timestamp)

@@ -51,7 +51,8 @@ BEGIN
         array_agg(CASE WHEN r.mode = 'inline' THEN 'infinity' ELSE greatest(
             r.handled_until,
             r.since - INTERVAL '1 microsecond',
-            -- What is older counts as handled where there is no offset. A horizon lies before it only when a clock went back.
+            -- What is older counts as handled where there is no offset. A horizon lies before it when a clock went back, or when a
+            -- batch has left offsets out (_evict_up_to_v1).
             r.evicted_before - INTERVAL '1 microsecond'
         ) END),
         min(r.since)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from journal import BEGINNING, Database, append
 from projections import events, projection, read_model, run
-from tests.fixtures.projections import Told, execute, fetchval, running, until
+from tests.fixtures.projections import Told, execute, fetchval, running, settings, until
 from tests.fixtures.read_models import DAY, Landed, as_the_journal_says, land, landing, rows
 
 SQL = "SELECT carrier, day, count(*) AS flights, sum(delay) AS minutes FROM landed GROUP BY carrier, day"
@@ -28,10 +28,12 @@ class Two:
     days = read_model("SELECT day, max(delay) AS worst FROM landed GROUP BY day")
 
 
-async def caught_up(database: Database, definition: Any = Model, ranges: int = 1) -> tuple[int, int]:
+async def caught_up(
+    database: Database, definition: Any = Model, ranges: int = 1, **options: Any
+) -> tuple[int, int]:
     """Run to the end; how many events were handled inside the database, and how many outside."""
     told = Told()
-    await run(database, definition, until_caught_up=True, observer=told, ranges=ranges)
+    await run(database, definition, until_caught_up=True, observer=told, ranges=ranges, **options)
     inside = sum(args[2] for args in told.all("handled_page"))
     return inside, sum(len(args[2]) for args in told.all("handled"))
 
@@ -158,3 +160,87 @@ async def test_ranges_and_days(database: Database, ranges: int) -> None:
 
     assert await caught_up(database, ranges=ranges) == (40, 0)
     await as_the_journal_says(database, Model, "t")
+
+
+MINUTE = timedelta(minutes=1)
+YESTERDAY = "UPDATE projections.{} SET db_timestamp = db_timestamp - interval '1 day'"
+
+
+async def yesterday(database: Database, *tables: str) -> None:
+    """What is there was appended a day before."""
+    for table in ("events", "sources", *tables):
+        await execute(database, YESTERDAY.format(table))
+
+
+async def offsets_of(database: Database) -> list[tuple[str, int]]:
+    return await rows(database, "SELECT source_id, seq_nr FROM projections.source_offsets ORDER BY source_id")
+
+
+async def old_caught_up(database: Database) -> tuple[int, int]:
+    return await caught_up(database, settings=settings(retention=MINUTE))
+
+
+async def test_pages_of_old_events_store_the_newest_offsets_only(database: Database) -> None:
+    await land(database, *[landing(f"s{n % 5}", delay=n) for n in range(10)])
+    await yesterday(database)
+
+    assert await old_caught_up(database) == (10, 0)
+    await as_the_journal_says(database, Model, "t")
+    last = await rows(
+        database, "SELECT source_id, seq_nr FROM projections.events ORDER BY db_timestamp DESC LIMIT 1"
+    )
+    assert (await offsets_of(database))[-1:] == last
+    assert len(await offsets_of(database)) <= 3  # of the last event of each page
+
+    await begin_again(database)
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(6)])
+    inside, outside = await old_caught_up(database)
+    assert inside + outside == 6
+    await as_the_journal_says(database, Model, "t")
+
+
+async def test_pages_of_old_events_go_on_from_offsets_that_are_there(database: Database) -> None:
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(8)])
+    await caught_up(database)
+    await land(database, *[landing(f"s{n % 10}", delay=n) for n in range(20)])
+    await yesterday(database, "source_offsets")
+    await execute(
+        database,
+        "UPDATE projections.projection_ranges SET horizon = o.at, handled_until = o.at "
+        "FROM (SELECT max(db_timestamp) AS at FROM projections.source_offsets) AS o",
+    )
+
+    assert (await old_caught_up(database))[0] == 20
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(10)])
+    inside, outside = await old_caught_up(database)
+    assert inside + outside == 10
+    await as_the_journal_says(database, Model, "t")
+
+
+async def test_a_page_of_old_events_that_does_not_follow_its_offsets_is_judged(database: Database) -> None:
+    """Of one source more is handled than is said, and of another less."""
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
+    await caught_up(database)
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
+    await caught_up(database)
+    await yesterday(database, "source_offsets")
+    await execute(database, "UPDATE projections.projection_ranges SET horizon = now() - interval '2 days'")
+    await execute(database, "UPDATE projections.source_offsets SET seq_nr = 1 WHERE source_id = 's1'")
+
+    assert await old_caught_up(database) == (0, 1)
+
+
+async def test_a_source_that_is_parked_waits_on_a_page_of_old_events(database: Database) -> None:
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
+    await execute(
+        database, "UPDATE projections.events SET payload = '{\"carrier\": \"UA\"}' WHERE source_id = 's2'"
+    )
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(8)])
+    await yesterday(database)
+
+    inside, outside = await old_caught_up(database)
+    assert inside + outside == 10
+    assert await rows(database, "SELECT source_id, seq_nr FROM projections.parked_sources") == [("s2", 1)]
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(8)])
+    await old_caught_up(database)
+    assert await flights(database) == 17

@@ -141,6 +141,7 @@ CALLS = {
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
+    "_forget_page_v1": "SELECT projections._forget_page_v1(1, now(), '{gone}', '{1}', '{1}', '{2}', ARRAY[now()])",
     "_save_page_v1": "SELECT projections._save_page_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 1, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{2}', ARRAY[now()])",
@@ -288,6 +289,10 @@ CALLS = {
     "group_lag_v1": "SELECT projections.group_lag_v1()",
     "_note_watermark_v1": "SELECT projections._note_watermark_v1('shop', now(), now(), '1 day')",
     "_known_since_v1": "SELECT projections._known_since_v1(1, '{now}')",
+    "_may_evict_v1": "SELECT projections._may_evict_v1(1, 0, '1 day')",
+    "_evict_up_to_v1": "SELECT projections._evict_up_to_v1(1, 0, now(), '1 day')",
+    "_forget_offsets_v1": "SELECT projections._forget_offsets_v1(1, '{s1}')",
+    "_all_offsets_v1": "SELECT projections._all_offsets_v1(1, 10)",
     "_evict_offsets_v1": "SELECT projections._evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, 0, NULL, NULL, now(), 0)",
     "_note_range_change_v1": "SELECT projections._note_range_change_v1(1, 'rescaled', 2, 1, NULL, NULL)",

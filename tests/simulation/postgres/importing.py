@@ -62,6 +62,7 @@ async def _import_events_v1(db: Backend) -> int:
     for kind, oldest in since.items():
         await db.insert("imports", {
             "import_id": db.server.next_of("imports"), "entity_type": kind, "from_timestamp": oldest,
+            "imported_at": db.clock(),
         })  # fmt: skip
     db.staged = []
     return len(staged)

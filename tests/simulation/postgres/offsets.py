@@ -310,6 +310,60 @@ async def _evict_offsets_v1(
     return page[-1]
 
 
+def _may_evict(db: Backend, number: int, import_id: int, retention: timedelta) -> bool:
+    """``_may_evict_v1``: nothing is rebuilt here."""
+    fits = any(
+        p["mode"] == "live" and p["journal"] is None and unread_since(db, p, import_id) is None
+        for p in _projection(db, number)
+    )
+    alone = db.select(
+        "projection_ranges",
+        lambda r: (r["projection_id"], r["min_slice"], r["max_slice"]) == (number, 0, 1023),
+    )
+    imports = db.select("imports", lambda _: True)
+    last = max(imports, key=lambda i: i["import_id"], default=None)
+    return fits and bool(alone) and (last is None or last["imported_at"] < db.clock() - retention)
+
+
+@function
+async def _may_evict_v1(db: Backend, number: int, import_id: int, retention: timedelta) -> bool:
+    return _may_evict(db, number, import_id, retention)
+
+
+@function
+async def _evict_up_to_v1(
+    db: Backend, number: int, import_id: int, until: datetime, retention: timedelta
+) -> datetime | None:
+    try:
+        await wait_for_no_import(db)
+    except ServerError:
+        return None
+    db.settings[_IDLE_LIMIT] = "10s"
+    await db.lock_rows("projections", lambda p: p["projection_id"] == number)
+    await db.breathe()
+    if not _may_evict(db, number, import_id, retention):
+        return None
+    await db.breathe()
+    bound = min(until, db.clock() - retention)
+    updated = await db.update(
+        "projections",
+        lambda p: p["projection_id"] == number and p["evicted_before"] < bound,
+        lambda _: {"evicted_before": bound},
+    )
+    return bound if updated else None
+
+
+@function
+async def _all_offsets_v1(db: Backend, number: int, limit: int) -> list[Row]:
+    stored = db.select("source_offsets", lambda o: o["projection_id"] == number)
+    return [{"source_id": o["source_id"], "seq_nr": o["seq_nr"]} for o in stored[:limit]]
+
+
+@function
+async def _forget_offsets_v1(db: Backend, number: int, source_ids: Sequence[str]) -> None:
+    await db.delete("source_offsets", lambda o: o["projection_id"] == number and o["source_id"] in source_ids)
+
+
 @statement("SELECT evicted_before FROM projections.projections WHERE projection_id = $1")
 async def evicted_before(db: Backend, number: int) -> list[Row]:
     return [{"evicted_before": p["evicted_before"]} for p in _projection(db, number)]
