@@ -54,7 +54,7 @@ def monitor_app(
 
     routes = [
         Route("/", _page),
-        Mount("/static", StaticFiles(directory=_STATIC)),
+        Mount("/static", StaticFiles(directory=_STATIC, packages=[("projections.http", "static")])),
         Route("/session", cross_site.session),
         Route("/events", _FeedStream(feed)),
         Route("/projection", details.answer),

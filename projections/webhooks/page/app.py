@@ -89,7 +89,7 @@ def webhooks_page(
 
     app = Starlette(
         routes=[
-            Mount("/static", StaticFiles(directory=_STATIC)),
+            Mount("/static", StaticFiles(directory=_STATIC, packages=[("projections.http", "static")])),
             *_theme_routes(theme),
             *(entrance.routes if entrance else ()),
             *page.routes(),

@@ -99,9 +99,9 @@ async def test_page_brings_all_that_it_needs_and_allows_nothing_else(database: D
         found = [await client.get(link) for link in linked]
 
     assert page.headers["content-security-policy"].startswith("default-src 'self';")
-    styles = [f"static/{name}.css" for name in ("monitor", "overview", "projection", "webhooks")]
+    styles = [f"static/{name}.css" for name in ("base", "monitor", "overview", "projection", "webhooks")]
     assert linked == ["static/icon.svg", *styles, "static/monitor.js"]
-    assert [one.status_code for one in found] == [200] * 6
+    assert [one.status_code for one in found] == [200] * 7
 
 
 @pytest.mark.parametrize("path", sorted(STATIC.iterdir()), ids=lambda path: path.name)

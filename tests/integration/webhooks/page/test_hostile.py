@@ -449,7 +449,9 @@ async def test_what_is_not_a_page_is_told_so(database: Database) -> None:
     browser = await entered(page_of(database))
     assert "there is no such page" in (await browser.open("/nothing", 404)).lower()
     assert (await browser.client.get("/hooks/static/../app.py")).status_code == 404
-    assert (await browser.client.get("/hooks/static/page.css")).headers["content-type"].startswith("text/css")
+    for name in ("page.css", "base.css"):
+        found = await browser.client.get(f"/hooks/static/{name}")
+        assert found.headers["content-type"].startswith("text/css")
     assert "--accent: #0b6b7a" in (await browser.client.get("/hooks/theme.css")).text
     assert (await browser.client.get("/hooks/logo")).status_code == 404
     assert (await browser.client.delete("/hooks/")).status_code == 405
