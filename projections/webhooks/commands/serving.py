@@ -38,15 +38,15 @@ def serve(
       curl http://127.0.0.1:8760/openapi.json        what it can do
       curl 'http://127.0.0.1:8760/v1/endpoints?tenant=acme'
 
-    Who asks sees all tenants. For an API that tenants use themselves, mount webhooks_app of projections.webhooks.api
-    in an application that knows them.
+    Callers see all tenants. For an API that tenants use themselves, mount webhooks_app of projections.webhooks.api
+    in an application that identifies them.
 
-    On a loopback address everybody on this machine may use it, unless there is a token; a POST has `content-type:
-    application/json` then, with a body or without one, which no page of another site can send. Anywhere else it needs
-    a token, sent as `Authorization: Bearer TOKEN`, of 16 characters or more. It does not encrypt: put a proxy with TLS
-    before it. It sends challenges to URLs that are to be verified; all else is sent by `projections webhooks deliver`,
-    with the same addresses allowed, and the same key in PROJECTIONS_WEBHOOK_KEYS. Where PROJECTIONS_WEBHOOK_PROXY names
-    a proxy, challenges go through it.
+    On a loopback address, everybody on this machine may use it, unless there is a token; a POST must then have
+    `content-type: application/json`, with or without a body, which no page of another site can send. On any other
+    address it needs a token of 16 characters or more, sent as `Authorization: Bearer TOKEN`. It does not encrypt: put a
+    proxy with TLS in front of it. It only sends challenges to URLs that must be verified, through the proxy in
+    PROJECTIONS_WEBHOOK_PROXY if there is one; `projections webhooks deliver` sends everything else, with the same
+    allowed addresses and the same key in PROJECTIONS_WEBHOOK_KEYS.
 
     \b
     Exit codes

@@ -103,13 +103,13 @@ def page(
       projections webhooks page
       projections webhooks link acme          open what it prints in a browser
 
-    A tenant comes in by a link that is good once: your application makes it with PageLinks of projections.webhooks.page
-    for a user who is signed in there, or `projections webhooks link` does. To have your application serve the page
-    itself, mount webhooks_page of the same package.
+    A tenant enters through a link that works once. Your application makes it for a signed-in user, with PageLinks of
+    projections.webhooks.page; `projections webhooks link` makes one, too. To serve the page from your application,
+    mount webhooks_page of the same package.
 
-    It does not encrypt. Where other machines reach it, put a proxy with TLS before it, and pass its address as --url:
-    sessions need https, except on a loopback address. The page is at the path of that URL here, too. Secrets of
-    endpoints are kept as PROJECTIONS_WEBHOOK_KEYS says, the same for all processes.
+    The server does not encrypt. If other machines can reach it, put a proxy with TLS in front of it, and pass the
+    proxy's address as --url: sessions need https, except on a loopback address. The page is served at the path of that
+    URL. Secrets of endpoints are encrypted with PROJECTIONS_WEBHOOK_KEYS, which must be the same for all processes.
 
     \b
     Exit codes
@@ -148,7 +148,7 @@ def link(
     """
     Make a link that opens the page of a tenant, once, and for a few minutes.
 
-    It is signed with the first key of PROJECTIONS_PAGE_KEYS, which the page has too. Whoever has the link is let in.
+    The link is signed with the first key of PROJECTIONS_PAGE_KEYS, which the page needs too. Whoever has it can enter.
     """
     found = _links(url, key_file).link(tenant, expires_in=expires_in)
     return Answer({"tenant": tenant, "url": found}, [found])
