@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Event, SliceRange, connect
-from projections import RawJson, TableError
+from journal import Database, Event, Log, SliceRange, connect
+from projections import RawJson, TableError, events, projection, read_model
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.repairing import repair, verify
+from tests.fixtures.foreign_tables import Theirs, log, theirs
 from tests.fixtures.postgres import Databases
-from tests.fixtures.projections import caught_up, execute, running, until
+from tests.fixtures.projections import Happened, caught_up, execute, running, until
 from tests.fixtures.read_models import Delays, LateOnly, Planes, as_the_journal_says, land, landing, rows
 from tests.fixtures.rebuilds import ONE, fence_passes, in_this_process
 
-__all__ = ["in_this_process"]
+__all__ = ["in_this_process", "log", "theirs"]
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -170,3 +171,26 @@ async def test_an_event_of_a_journal_elsewhere_that_does_not_fit_is_named_or_lef
 
     assert (result.events, result.skipped) == (41, 1)
     assert await rows(read_side, "SELECT sum(flights) FROM delays") == [(40,)]
+
+
+@projection("happened", entity_type="plane")
+class Sums:
+    happened = events(Happened)
+    sums = read_model("SELECT source_id, count(*) AS events, sum(n) AS n FROM happened GROUP BY source_id")
+
+
+async def test_from_the_journal_of_another_system(theirs: Theirs, log: Log, read_side: Database) -> None:
+    await theirs.write(*["a", "b", "a"] * 5, n=2)
+    await caught_up(read_side, Sums, journal=log)
+    await execute(read_side, "UPDATE sums SET n = 0")
+    assert (await verify(read_side, Sums, sources=None, journal=log)).differing == 2
+
+    result = await rebuild(read_side, read_side.dsn, Sums, RebuildOptions(splits=2), journal=log)
+
+    assert (result.events, result.skipped) == (15, 0)
+    await theirs.write("a", n=1)
+    await caught_up(read_side, Sums, journal=log)
+    assert sorted(await rows(read_side, "SELECT source_id, events, n FROM sums")) == [
+        ("a", 11, 21),
+        ("b", 5, 10),
+    ]
