@@ -28,6 +28,10 @@ async def test_a_certificate_is_set_shown_and_told_of_when_it_has_expired(
     shown = ran("show", "ep_1", "--dsn", dsn)
     assert "CN=acme, good until" in shown
     assert "PRIVATE KEY" not in shown + ran("show", "ep_1", "--json", "--dsn", dsn)
+    assert "certificate expires" in ran("list", "--dsn", dsn)
+    pem.write_text(Authority().client("acme", good_for=timedelta(days=31)))
+    ran("certificate", "ep_1", str(pem), "--dsn", dsn)
+    assert "certificate" not in ran("list", "--dsn", dsn)
     await execute(
         database,
         "UPDATE projections.webhook_credentials SET facts = "
