@@ -163,7 +163,7 @@ class SimulatedSender:
         begins: Is called with each attempt that begins.
     """
 
-    def __init__(self, receivers: Receivers, begins: Callable[[Attempt, Outgoing], None]) -> None:
+    def __init__(self, receivers: Receivers, begins: Callable[[Attempt], None]) -> None:
         self._receivers = receivers
         self._begins = begins
 
@@ -175,7 +175,7 @@ class SimulatedSender:
         attempt = Attempt(
             Key(host, headers["webhook-id"]), outgoing.attempt, int(headers["webhook-timestamp"])
         )
-        self._begins(attempt, outgoing)
+        self._begins(attempt)
         try:
             async with asyncio.timeout(outgoing.timeout.total_seconds()):
                 code = await self._receivers.exchange(attempt)

@@ -16,7 +16,6 @@ from projections import Backoff, RunSettings, run
 from projections.webhooks import Deliveries, DeliveryFilter, DeliverySettings, FanOut, RetryPolicy
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.duties import Duties
-from projections.webhooks.outgoing import Outgoing
 from tests.simulation.application import ENTITY_TYPE, Happened
 from tests.simulation.arrangements import Connect, Part, Together, rows
 from tests.simulation.groups import Other
@@ -142,7 +141,7 @@ class Webhooks(Together):
         self._refused[key] += 1
         return self._refused[key] <= self._plan.poison.get(place, 0)
 
-    def _begins(self, attempt: Attempt, _outgoing: Outgoing) -> None:
+    def _begins(self, attempt: Attempt) -> None:
         """Note an attempt, and whether it is at the same time as another one that has a lease."""
         server = self.read_side
         attempt.life = server.started_at
