@@ -21,7 +21,7 @@ GROUPS = Simulation(200, arrangement="groups")
     "matches-settle-at-once",
     "a cursor may pass a match that is numbered and not visible yet",
     "sql/functions/subscriptions/settled_matches_v1.sql",
-    GROUPS,
+    Simulation(200, first=500, arrangement="groups"),
     Pytest(
         "tests/integration/subscriptions/test_listening.py"
         "::test_matching_that_commits_late_is_waited_for_and_not_jumped_over"
