@@ -196,7 +196,7 @@ class Membership:
     def _tell_whether_idle(self, *, idle: bool) -> None:
         if idle and not self._idle:
             log.info(
-                "no range is left for this worker: there are more workers than ranges",
+                "this worker has no range: other workers hold them all, or run another version",
                 extra={"action": "idle"},
             )
         self._idle = idle

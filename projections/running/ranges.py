@@ -130,8 +130,9 @@ class Ranges:
         self._runs = runs
         if told.version != own.version:
             log.warning(
-                "%s: version %d runs, and this code is version %d: it waits until a rebuild by version %d takes over",
-                own.name, told.version, own.version, own.version,
+                "%s: version %d runs, and this code is version %d: it handles nothing. Start workers with version %d, "
+                "or rebuild the projection with version %d",
+                own.name, told.version, own.version, told.version, own.version,
                 extra={"action": "other_version", "projection": own.name},
             )  # fmt: skip
         elif told.entity_types != own.entity_types:

@@ -2,7 +2,7 @@
 The journal as Arrow batches: ``COPY (SELECT …) TO STDOUT (FORMAT binary)``, decoded by ADBC.
 
 ADBC takes a statement with bound parameters off its COPY path and then keeps the whole result in memory, so
-values become literals here, all of them in :func:`literal`.
+values become literals here, all of them by :func:`~spark_projections.reading.literals.literal`.
 
 A range of slices is read by going through the table partitions that the times leave, and sorted when an order is
 asked for: that beats every index down to a few slices in a thousand, and it means that each further split reads those
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
@@ -24,8 +24,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from journal import ALL_SLICES, JOURNAL, DatabaseUnavailable, EntityTypes, SliceRange, hide_password
 from journal.database import NO_FUNCTION_OF_OTHERS, OF_A_FOREIGN_JOURNAL, refuses_parameters, translate
-
-Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
+from spark_projections.reading.literals import literal
 
 SCHEMA = pa.schema(
     {
@@ -128,39 +127,6 @@ class Reading:
 def schema_of(columns: Iterable[str]) -> pa.Schema:
     """Some columns of :data:`SCHEMA`."""
     return pa.schema([SCHEMA.field(name) for name in columns])
-
-
-def literal(value: Value) -> str:
-    """
-    Quote a value for SQL text, whatever it holds and however the server reads backslashes.
-
-    Needs a connection whose client_encoding is UTF8, as :func:`read_batches` sets it. ValueError: the text has a NUL
-    or half a surrogate pair, which PostgreSQL stores nowhere.
-    """
-    match value:
-        case str():
-            return _quoted(value)
-        case datetime():
-            return f"'{value.isoformat()}'::timestamptz"
-        case tuple():
-            return f"ARRAY[{', '.join(map(_quoted, value))}]::text[]"
-        case _:
-            return str(int(value))
-
-
-def _quoted(text: str) -> str:
-    if "\0" in text or not _is_unicode(text):
-        raise ValueError(f"{text!r} has a character that PostgreSQL cannot store")
-    doubled = text.replace("'", "''").replace("\\", "\\\\")
-    return f"E'{doubled}'" if "\\" in text else f"'{doubled}'"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

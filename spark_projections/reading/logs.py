@@ -36,12 +36,12 @@ from spark_projections.reading.batches import (
     SCHEMA,
     Reading,
     Relations,
-    literal,
     read_batches,
     select_batches,
     statement,
 )
 from spark_projections.reading.envelopes import envelopes
+from spark_projections.reading.literals import literal
 from spark_projections.reading.splits import slice_counts
 
 UNREADABLE = "unreadable"

@@ -30,7 +30,6 @@ from journal import entity_types as types_of
 from journal.database import quote
 from journal.writers import WritersLook, look_at_writers
 from spark_projections.errors import NotRebuildable, RebuildFailed
-from spark_projections.reading.logs import ReadLog
 from spark_projections.rebuilds.bookkeeping import Rebuild, transaction
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
@@ -159,6 +158,8 @@ class RebuiltFrom:
         """
         if self.elsewhere is None:
             return None
+        from spark_projections.reading.logs import ReadLog  # noqa: PLC0415 - verifying and repairing need no Arrow
+
         try:
             pickled: bytes = cloudpickle().dumps(ReadLog.of(self.elsewhere))
         except Exception as error:

@@ -76,8 +76,8 @@ async def comparable(
     if not shared and (sharing := [str(table) for table in tables if not table.per_source]):
         raise NotRebuildable(
             f"the rows of table {', '.join(sharing)} are made of the events of several sources, so those of one source "
-            f"cannot be told apart. To compare all rows, add --all to `projections verify {name}`; to build the whole read "
-            f"model again, run `projections rebuild {name}`"
+            f"cannot be told apart. To compare all rows, add --all to `projections verify {name}`; to build the whole "
+            f"read model again, run `projections rebuild {name}`"
         )
     await offsets.refuse_several(session, name, "this is of one")
     found = await offsets.status(session, name)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from journal import JOURNAL, EntityTypes, read_source
 from journal.database import Row
-from spark_projections.reading.batches import literal
+from spark_projections.reading.literals import literal
 from spark_projections.rebuilds.journal import JournalSession, plan_as_a_whole, plan_by_indexes
 
 PAGE = 1_000

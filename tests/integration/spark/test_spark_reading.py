@@ -31,7 +31,8 @@ from journal import (
     import_events,
     slice_of,
 )
-from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, literal, read_batches, statement
+from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, read_batches, statement
+from spark_projections.reading.literals import literal
 from spark_projections.reading.splits import slice_counts
 from tests.fixtures.examples import examples
 from tests.fixtures.journal import PAST, event, historic
