@@ -97,7 +97,7 @@ class Pytest:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "report.xml")
             options = ("-x", "-q", "-m", "", f"--junitxml={report}", f"--postgres={server}")
-            options += ("-p", "no:cacheprovider")
+            options += ("-p", "no:cacheprovider", "-p", "tests.mutants.unshrunk")
             done = run(*(runs or ("-m",)), "pytest", *options, *self.nodes)
             cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
         for case in cases:

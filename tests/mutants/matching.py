@@ -24,8 +24,7 @@ in_sql(
     "SET owner = p_owner, epoch = r.epoch + 1",
     "SET owner = p_owner",
     Pytest(
-        f"{_FOLDER}/test_consumer_sharing.py"
-        "::test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next"
+        f"{_FOLDER}/test_consumer.py::test_a_cursor_is_not_moved_without_the_epoch_of_who_holds_the_range"
     ),
 )
 in_sql(

@@ -41,7 +41,7 @@ def _no_comparison() -> AbstractContextManager[Any]:
     "lost-events-by-number-alone",
     "what a journal has lost is known by numbers alone, which are given again",
     "offsets/lost_events.py: ahead_in",
-    APART,
+    Simulation(200, arrangement="apart"),
     FOREIGN,
 )
 def _numbers_alone() -> AbstractContextManager[Any]:

@@ -101,10 +101,7 @@ in_sql(
     "functions/offsets/save_offsets_v1.sql",
     "greatest(r.handled_until, p_handled_until, ",
     "greatest(r.handled_until, ",
-    Pytest(
-        "tests/integration/foreign/test_order_of_stamps.py::"
-        "test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_before_it"
-    ),
+    Pytest(f"{_COMPARED}::test_the_newest_time_of_a_batch_is_kept_whichever_of_its_events_has_it"),
 )
 in_sql(
     "keeping-waits-for-who-subscribes",

@@ -50,11 +50,11 @@ async def events(database: Database) -> list[EventEnvelope]:
         return [envelope async for envelope in read_source(session, "a")]
 
 
-async def save(database: Database, store: OffsetStore, event: EventEnvelope, **previous: int) -> None:
+async def save(database: Database, store: OffsetStore, *batch: EventEnvelope, **previous: int) -> None:
     async with database.session() as session:
         await session.begin("ab")
         try:
-            await store.save_in_tx(session, "ab", (store.claim.horizon, 0), [event], previous=previous)
+            await store.save_in_tx(session, "ab", (store.claim.horizon, 0), batch, previous=previous)
             await session.commit()
             store.commits += 1
         finally:
@@ -74,6 +74,18 @@ async def test_an_offset_moves_from_the_number_that_is_remembered_alone(
     await save(database, store, second, a=1)
 
     assert await fetchval(database, _STORED) == 2
+
+
+async def test_the_newest_time_of_a_batch_is_kept_whichever_of_its_events_has_it(
+    database: Database, store: OffsetStore
+) -> None:
+    first, second, _ = await events(database)
+    later = first._replace(db_timestamp=second.db_timestamp + timedelta(hours=1))
+
+    await save(database, store, later, second)
+
+    kept = await fetchval(database, "SELECT handled_until FROM projections.projection_ranges")
+    assert kept == later.db_timestamp
 
 
 @pytest.mark.parametrize(
