@@ -30,10 +30,17 @@ class Broken(Exception):
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program of Python, at the root of the project."""
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS
-    )
+    """
+    A program of Python, at the root of the project.
+
+    Raises:
+        Broken: It has not ended in time.
+    """
+    command = [sys.executable, *arguments]
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Broken(f"not ended within {SECONDS} s: {' '.join(command)}") from error
 
 
 @dataclass(frozen=True, slots=True)

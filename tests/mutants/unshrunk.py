@@ -1,4 +1,4 @@
-"""A plugin of pytest for who asks only whether a test fails: hypothesis does not spend minutes on the smallest example."""
+"""A plugin of pytest for who asks only whether a test fails: hypothesis spends no minutes on the smallest example."""
 
 from __future__ import annotations
 
