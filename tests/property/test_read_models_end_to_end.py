@@ -16,6 +16,7 @@ from journal import BEGINNING, Database, connect
 from projections import Event, Inline, events, projection, read_model, run
 from projections.testing import run_until_caught_up
 from tests.fixtures.examples import examples
+from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.read_models import Departed, Landed, as_the_journal_says
 
 KEYS = {
@@ -150,7 +151,8 @@ async def run_once(
 
         async def handle() -> None:
             if apart:
-                await run(elsewhere, P, journal=database, ranges=ranges, until_caught_up=True)
+                quick = run_settings()
+                await run(elsewhere, P, journal=database, ranges=ranges, settings=quick, until_caught_up=True)
             else:
                 await run_until_caught_up(database, P, ranges=ranges)
 
