@@ -65,7 +65,7 @@ def _not_set_apart() -> AbstractContextManager[Any]:
     "groups-are-cut-at-the-newest-cursor",
     "a range of a group that is made of several begins at the newest of their cursors",
     "sql/functions/subscriptions/_cut_group_v1.sql",
-    GROUPS,
+    Simulation(200, first=200, arrangement="groups"),
 )
 def _cut_at_the_newest() -> AbstractContextManager[Any]:
     return method(groups, "begins_at", max)
