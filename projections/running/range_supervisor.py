@@ -149,7 +149,7 @@ class RangeSupervisor:
                     self._tell_went_back(runner, error)
                 else:
                     await self._pause_after(runner, error, failures)
-                await self._claim_again(runner.claim)
+                await self._claim_again(runner)
 
     async def _run_once(self, runner: RangeRunner) -> None:
         name, slices = self._projection.name, runner.claim.slices
@@ -188,13 +188,18 @@ class RangeSupervisor:
                 await OffsetStore(runner.claim).failed(session, failures, storable(text, 2000), delay)
         await happens(self._ending, delay.total_seconds())
 
-    async def _claim_again(self, claim: Claim) -> None:
-        """Claim it again, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
+    async def _claim_again(self, before: RangeRunner) -> None:
+        """
+        Claim it again, with the offset as the database has it: the outcome of the last COMMIT may be unknown.
+
+        The horizon is the lower one of the database's and of the runner before: this one may have noticed that the
+        clock went back, and not have stored it.
+        """
         self._claiming = True
         while not self._ending.is_set():
             try:
                 async with self._process.database.session() as session:
-                    again = await offsets.claim_again(session, claim)
+                    again = await offsets.claim_again(session, before.claim)
             except (
                 DatabaseError,
                 SchemaError,
@@ -203,8 +208,9 @@ class RangeSupervisor:
                 await happens(self._ending, self._process.settings.heartbeat.total_seconds())
             else:
                 if again is None:
-                    raise RangeLost.of(claim.slices)
-                self._runner = self._new_runner(again)
+                    raise RangeLost.of(before.claim.slices)
+                horizon = min(again.horizon, before.progress.horizon)
+                self._runner = self._new_runner(again._replace(horizon=horizon))
                 break
         self._claiming = False
 

@@ -59,6 +59,11 @@ def test_whatever_goes_wrong_everything_is_handled_once_and_in_order() -> None:
     assert report.faults.total() > report.seeds
 
 
+def test_a_clock_that_went_back_is_not_forgotten_by_a_range_that_starts_again() -> None:
+    """The worker notices it, and loses its connection before it has stored from where it reads again."""
+    assert simulate(plan_of(156_141)).failure is None
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
 def test_a_hundred_thousand_seeds() -> None:
