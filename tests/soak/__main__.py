@@ -25,7 +25,12 @@ from tests.soak.soak import Options, Soak
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--hours", type=float, default=2.0, help="how long events are appended (default: 2)")
+    parser.add_argument(
+        "--hours",
+        type=float,
+        default=2.0,
+        help="how long events are appended (default: 2; with less than 0.2, vacuum may not have come)",
+    )
     parser.add_argument("--rate", type=float, default=200.0, help="events in a second (default: 200)")
     parser.add_argument(
         "--seed", type=int, default=random.randrange(2**32), help="of what happens to workers"
