@@ -30,7 +30,6 @@ DECLARE
     _now timestamptz := clock_timestamp();
     _held bigint[];
     _places integer[];
-    _judged text[];
 BEGIN
     IF EXISTS (
         SELECT FROM unnest(p_verdicts, p_delays) AS v (verdict, delay)
@@ -38,20 +37,7 @@ BEGIN
     ) THEN
         RAISE EXCEPTION 'a verdict is done, retry with a delay, dead or release' USING ERRCODE = 'PJ096';
     END IF;
-    -- Where all attempts at an endpoint succeeded, and none before them failed, there is nothing to judge, and no order to go on with.
-    -- Its circuit stays free: claims, which pass over those that are held, take what is due meanwhile.
-    _judged := ARRAY(
-        SELECT DISTINCT d.endpoint_id
-        FROM unnest(p_delivery_ids, p_verdicts, p_pauses, p_disable) AS o (delivery_id, verdict, pause, disable)
-        CROSS JOIN LATERAL (
-            SELECT d.endpoint_id, d.order_key FROM projections.webhook_deliveries AS d WHERE d.delivery_id = o.delivery_id LIMIT 1
-        ) AS d
-        CROSS JOIN LATERAL (
-            SELECT c.failures, c.opened FROM projections.webhook_circuits AS c WHERE c.endpoint_id = d.endpoint_id LIMIT 1
-        ) AS c
-        WHERE o.verdict <> 'done' OR d.order_key IS NOT NULL OR o.pause IS NOT NULL OR o.disable OR c.failures > 0 OR c.opened > 0
-    );
-    PERFORM projections._lock_deliveries_v1(p_delivery_ids, _judged);
+    PERFORM projections._lock_deliveries_v1(p_delivery_ids);
     SELECT array_agg(p.delivery_id), array_agg(p.place::integer) INTO _held, _places
     FROM unnest(p_delivery_ids, p_tokens) WITH ORDINALITY AS p (delivery_id, token, place)
     CROSS JOIN LATERAL (
@@ -99,8 +85,7 @@ BEGIN
         FROM unnest(_held, _places) AS h (delivery_id, place)
         INNER JOIN projections.webhook_deliveries AS d ON h.delivery_id = d.delivery_id
         -- What could not even be sent, or whose sender has died, is the sender's own fault.
-        WHERE d.endpoint_id = ANY (_judged)
-        AND p_verdicts[h.place] <> 'release' AND coalesce(p_codes[h.place], '') NOT IN ('unsendable', 'event_gone', 'worker_lost')
+        WHERE p_verdicts[h.place] <> 'release' AND coalesce(p_codes[h.place], '') NOT IN ('unsendable', 'event_gone', 'worker_lost')
         GROUP BY d.endpoint_id
         ORDER BY d.endpoint_id
     ) AS o;

@@ -66,8 +66,7 @@ async def _finish(db: Backend, outcomes: Sequence[_Outcome]) -> list[int]:
         ):
             raise ServerError("PJ096", "a verdict is done, retry with a delay, dead or release")
         await db.breathe()
-        judged = judged_of(db, outcomes)
-        await _lock_deliveries(db, [one.delivery_id for one in outcomes], judged)
+        await _lock_deliveries(db, [one.delivery_id for one in outcomes])
         await db.breathe()
         held = held_by(db, outcomes)
         if not held:
@@ -78,26 +77,8 @@ async def _finish(db: Backend, outcomes: Sequence[_Outcome]) -> list[int]:
         await db.breathe()
         await _store_outcomes(db, held, now)
         await _follow_on(db, [one.delivery_id for one in held])
-        await _judge(db, held, judged)
+        await _judge(db, held)
     return [one.delivery_id for one in held]
-
-
-def judged_of(db: Backend, outcomes: Sequence[_Outcome]) -> set[str]:
-    """Endpoints of which there is something to judge, or an order to go on with."""
-    deliveries = {d["delivery_id"]: d for d in _deliveries(db, [one.delivery_id for one in outcomes])}
-    failing = {
-        c["endpoint_id"]
-        for c in db.select("webhook_circuits", lambda c: c["failures"] > 0 or c["opened"] > 0)
-    }
-    return {
-        d["endpoint_id"]
-        for one in outcomes
-        if (d := deliveries.get(one.delivery_id)) is not None
-        and (
-            one.verdict != "done" or d["order_key"] is not None or one.pause is not None or one.disable
-            or d["endpoint_id"] in failing
-        )
-    }  # fmt: skip
 
 
 def held_by(db: Backend, outcomes: Sequence[_Outcome]) -> list[_Outcome]:
@@ -113,13 +94,10 @@ def _deliveries(db: Backend, ids: Collection[int]) -> list[Row]:
     return db.select("webhook_deliveries", lambda d: d["delivery_id"] in ids)
 
 
-async def _lock_deliveries(
-    db: Backend, ids: Collection[int], endpoints: Collection[str] | None = None
-) -> None:
+async def _lock_deliveries(db: Backend, ids: Collection[int]) -> None:
     """``_lock_deliveries_v1``."""
     await db.breathe()
-    if endpoints is None:
-        endpoints = {d["endpoint_id"] for d in _deliveries(db, ids)}
+    endpoints = {d["endpoint_id"] for d in _deliveries(db, ids)}
     await db.lock_rows("webhook_circuits", lambda c: c["endpoint_id"] in endpoints, order="endpoint_id")
     await db.breathe()
     await db.lock_rows("webhook_deliveries", lambda d: d["delivery_id"] in ids, order="delivery_id")
@@ -202,13 +180,13 @@ async def _let_go(db: Backend, ids: Collection[int], *, skip_locked: bool = Fals
     )
 
 
-async def _judge(db: Backend, held: Sequence[_Outcome], endpoint_ids: Collection[str]) -> None:
+async def _judge(db: Backend, held: Sequence[_Outcome]) -> None:
     await db.breathe()
     endpoints = {
         d["delivery_id"]: d["endpoint_id"] for d in _deliveries(db, [one.delivery_id for one in held])
     }
     judged = [one for one in held if one.verdict != "release" and (one.code or "") not in _NOT_ITS_FAULT]
-    for endpoint_id in sorted({endpoints[one.delivery_id] for one in judged} & {*endpoint_ids}):
+    for endpoint_id in sorted({endpoints[one.delivery_id] for one in judged}):
         its = [one for one in judged if endpoints[one.delivery_id] == endpoint_id]
         pause = max((one.pause for one in its if one.pause is not None), default=None)
         await judge_endpoint(
