@@ -13,6 +13,8 @@ DECLARE
     _made projections.webhook_endpoints;
 BEGIN
     PERFORM projections._check_room_v1('endpoints', p_tenant, p_at_most);
+    -- Who erases has locked the circuits of all endpoints that there are, in their order.
+    PERFORM pg_advisory_xact_lock_shared(hashtext('slice-projections'), hashtext('erasing of ' || p_tenant));
     BEGIN
         INSERT INTO projections.webhook_endpoints (endpoint_id, tenant, url, policy)
         VALUES (p_endpoint_id, p_tenant, p_settings ->> 'url', p_settings -> 'policy');

@@ -44,6 +44,9 @@ BEGIN
             WHERE f.entity_type = 'webhook-message' AND json_typeof(f.metadata::json) = 'object'
         );
     END IF;
+    -- No endpoint is made meanwhile: its circuit would be locked later, after those that follow it.
+    PERFORM pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('erasing of ' || t.tenant))
+    FROM (SELECT t.tenant FROM unnest(_tenants) AS t (tenant) WHERE t.tenant IS NOT NULL ORDER BY t.tenant COLLATE "C") AS t;
     PERFORM FROM projections.webhook_circuits AS c
     WHERE c.endpoint_id = ANY (ARRAY(SELECT e.endpoint_id FROM projections.webhook_endpoints AS e WHERE e.tenant = ANY (_tenants)))
     ORDER BY c.endpoint_id FOR NO KEY UPDATE;

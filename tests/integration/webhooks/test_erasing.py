@@ -340,3 +340,14 @@ async def made(session: Any, event_id: str) -> None:
         "'{1}', '{ep_1}')",
         [event_id], [row["db_timestamp"]], [payload],
     )  # fmt: skip
+
+
+async def test_no_endpoint_of_the_tenant_is_made_while_messages_are_erased(database: Database) -> None:
+    """Its circuit would be locked after those of endpoints that follow it: a deadlock."""
+    async with database.transaction() as session:
+        await session.fetchrow("SELECT * FROM projections._erase_messages_v1('acme', '{}')")
+        made = asyncio.create_task(endpoint(database, "ep_1"))
+        await endpoint(database, "ep_2", tenant="other")
+        await until(database, f"SELECT count(*) = 1 FROM {WAITING}")
+        assert not made.done()
+    assert await made == "ep_1"
