@@ -94,8 +94,8 @@ def test_deliveries_are_listed_the_newest_first(sent: Sent) -> None:
     table = rows(done("deliveries", "--dsn", sent.dsn))
 
     assert [(row[0], row[2], *row[3:]) for row in table] == [
-        (sent.dead, sent.endpoint[:11], "acme", "a.b", "dead", "1", "500"),
-        (sent.done, sent.endpoint[:11], "acme", "a.b", "done", "1", "204"),
+        (sent.dead, sent.endpoint[:11], "acme", "a.b", "dead", "1", "500", "-"),
+        (sent.done, sent.endpoint[:11], "acme", "a.b", "done", "1", "204", "-"),
     ]
 
 
@@ -296,9 +296,9 @@ def test_stats_tell_how_an_endpoint_fares(sent: Sent) -> None:
         "success_rate": 0.5, "failures": 1, "held": False,
     }.items()  # fmt: skip
     assert one["failing_since"] is not None
-    assert (row[0], row[3], row[5], row[6]) == (sent.endpoint[:11], "failing", "1", "0")
+    assert (row[0], row[3], row[6], row[7]) == (sent.endpoint[:11], "failing", "1", "0")
     assert (row[8], row[9]) == ("2", "50.0%")
-    assert row[-1].endswith(", 1")
+    assert row[-1].endswith(", 1 attempt")
 
 
 def test_stats_tell_why_an_endpoint_is_not_active(sent: Sent) -> None:
