@@ -124,6 +124,7 @@ from journal.slices import (
 from journal.slices import slice_of as slice_of
 from journal.slices import slice_ranges as slice_ranges
 from journal.standby import Primary as Primary
+from journal.storable_text import unstorable as unstorable
 
 __all__ = [
     "ALL_TYPES",

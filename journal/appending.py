@@ -17,7 +17,8 @@ from journal.database import fetch_on, fetch_on_sync
 from journal.errors import InvalidEvent
 from journal.event_types import event_type_of
 from journal.events import Appended, AppendedEvents, Event
-from journal.payload import check_text, encode
+from journal.payload import encode
+from journal.storable_text import unstorable
 
 MAX_NAME_LENGTH = 255
 MAX_VERSION = 2**15 - 1
@@ -206,7 +207,8 @@ def check_name(name: str, what: str) -> None:
         raise InvalidEvent(
             f"{what} must have 1 to {MAX_NAME_LENGTH} characters, it has {len(name):,}: {name[:40]!r}"
         )
-    check_text(name, what)
+    if found := unstorable(name):
+        raise InvalidEvent(f"{what} holds {found}, which PostgreSQL cannot store: {name[:40]!r}")
 
 
 def check_entity_type(entity_type: str, what: str = "entity_type") -> None:

@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journal.errors import InvalidEvent
 from journal.events import RawJson
+from journal.storable_text import unstorable
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 """A page of events is held in memory: what is larger belongs elsewhere, with a reference in the event."""
@@ -130,16 +131,10 @@ def _check_finite(value: Any) -> None:
 
 def check_text(text: str, what: str) -> None:
     """
-    Check that PostgreSQL can store a string.
+    Check that PostgreSQL can store a string; the error does not show it, because it may be secret.
 
     Raises:
         InvalidEvent: It holds NUL or half a surrogate pair.
     """
-    if "\0" in text:
-        raise InvalidEvent(f"{what} holds the character NUL, which PostgreSQL cannot store: {text[:40]!r}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidEvent(
-            f"{what} holds half of a surrogate pair at {error.start}: {text[:40]!r}"
-        ) from error
+    if found := unstorable(text):
+        raise InvalidEvent(f"{what} holds {found}, which PostgreSQL cannot store")

@@ -14,7 +14,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from journal import ProjectionsError
+from journal import ProjectionsError, unstorable
 
 _MAX_IDENTIFIER_BYTES = 63
 _QUALIFIED = 2
@@ -222,15 +222,11 @@ def _qualified(name: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_identifier(name: object, what: str) -> None:
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise ValueError(
-            f"{what} {name!r} is not a name in PostgreSQL: it needs text, not empty, without NUL"
-        )
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} {name!r} is not valid text: it holds a lone surrogate") from None
-    if size > _MAX_IDENTIFIER_BYTES:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{what} {name!r} is not a name in PostgreSQL: it needs text, not empty")
+    if found := unstorable(name):
+        raise ValueError(f"{what} {name!r} is not a name in PostgreSQL: it holds {found}")
+    if (size := len(name.encode())) > _MAX_IDENTIFIER_BYTES:
         raise ValueError(
             f"{what} {name!r} has {size} bytes; PostgreSQL keeps {_MAX_IDENTIFIER_BYTES}: shorten it"
         )

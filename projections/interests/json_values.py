@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
+
+from journal import unstorable
 
 MISSING: Final = object()
 """Stands for the value of a field that is not there."""
@@ -17,7 +18,6 @@ _MOST_BITS = 13_000
 _LARGEST_EXPONENT = 4_000
 # What is longer is a Decimal: integers take a time that grows with the square of their digits to be read and compared.
 _LONGEST_INTEGER = 18
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def read_json(text: str | bytes) -> Any:
@@ -86,7 +86,7 @@ def is_scalar(value: object) -> bool:
 def storable(value: object) -> bool:
     """Tell whether a scalar is JSON that PostgreSQL stores: no NUL, no half of a surrogate pair, no endless number."""
     if isinstance(value, str):
-        return _UNSTORABLE.search(value) is None
+        return unstorable(value) is None
     exact = number(value)
     if isinstance(exact, Decimal):
         return exact.is_finite() and abs(exact.adjusted()) <= _LARGEST_EXPONENT

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from journal import EventEnvelope, InvalidPayload, Session, Unreadable, event_type_of, upcast_json
+from journal import EventEnvelope, InvalidPayload, Session, Unreadable, event_type_of, unstorable, upcast_json
 from projections.defining import BATCH
 from projections.errors import describe
 
@@ -90,20 +90,10 @@ def _payload(model: type[BaseModel], envelope: EventEnvelope) -> str:
 
 
 def _check_text(events: Sequence[EventEnvelope], payloads: Sequence[str]) -> None:
-    """What no text of PostgreSQL can hold, a driver takes for its own fault; one look at all of them is fast."""
-    if _is_text("".join(payloads)):
+    if unstorable("".join(payloads)) is None:  # one look at all of them is fast
         return
     for envelope, payload in zip(events, payloads, strict=True):
-        if not _is_text(payload):
+        if found := unstorable(payload):
             raise InvalidPayload(
-                f"the payload of {describe(envelope)} holds NUL or half of a surrogate pair, which PostgreSQL cannot "
-                "store"
+                f"the payload of {describe(envelope)} holds {found}, which PostgreSQL cannot store"
             )
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text

@@ -12,6 +12,8 @@ from operator import index
 from typing import Any
 from uuid import UUID
 
+from journal import unstorable
+
 
 class ValueKind(Enum):
     """How the values of a column are checked and sent."""
@@ -121,14 +123,8 @@ def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
 
 
 def _check_text(values: Iterable[str | None]) -> None:
-    """The drivers fail in different ways, one of them as if the connection were lost; one check is fast."""
-    joined = "".join(filter(None, values))
-    if "\0" in joined:
-        raise ValueError("a text holds NUL, which PostgreSQL cannot store")
-    try:
-        joined.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"a text holds the lone surrogate {joined[error.start]!r}") from None
+    if found := unstorable("".join(filter(None, values))):  # one check is fast
+        raise ValueError(f"a text holds {found}, which PostgreSQL cannot store")
 
 
 def _check_scale(column: Column, values: Iterable[Decimal | int | None]) -> None:

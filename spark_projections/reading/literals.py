@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeAlias
 
+from journal import unstorable
+
 Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
 
 
@@ -29,15 +31,7 @@ def literal(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    if "\0" in text or not _is_unicode(text):
-        raise ValueError(f"{text!r} has a character that PostgreSQL cannot store")
+    if found := unstorable(text):
+        raise ValueError(f"{text!r} holds {found}, which PostgreSQL cannot store")
     doubled = text.replace("'", "''").replace("\\", "\\\\")
     return f"E'{doubled}'" if "\\" in text else f"'{doubled}'"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -202,7 +202,7 @@ class TestBeyond:
             ({"dimensions": ["weekday"]}, "there is no 'weekday' among dimensions"),
             ({"filters": {"weekday": ["1"]}}, "there is no 'weekday' among filters"),
             ({"filters": {"topic": "order"}}, "filter topic takes several values"),
-            ({"filters": {"topic": ["\0"]}}, "filter topic has a NUL"),
+            ({"filters": {"topic": ["\0"]}}, "filter topic holds the character NUL"),
             ({"filters": {'tenant"; --': ["x"]}}, "among filters"),
             ({"start": FEBRUARY}, "before end"),
             ({"end": BASE}, "before end"),

@@ -187,6 +187,14 @@ _BAD_EVENTS: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+def test_what_cannot_be_stored_of_a_payload_is_not_quoted_in_the_error() -> None:
+    for payload in ({"card": "secret\0"}, {"card": "secret\ud83d"}, {"secret\0": 1}):
+        with pytest.raises(InvalidEvent) as caught:
+            event_row(replace(event(), payload=payload))
+
+        assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("values", "message"), _BAD_EVENTS.values(), ids=_BAD_EVENTS)
 def test_bad_event_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidEvent) as caught:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, Literal, TypeAlias, TypeVar
 
+from journal import unstorable
 from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
 
@@ -172,10 +173,6 @@ def checked_text(name: str, value: object) -> str:
     """Return a text, if the database can store it: no NUL, no half of a character; else InvalidValue."""
     if not isinstance(value, str):
         raise InvalidQuery(f"{name} is a string, not {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidQuery(f"{name} has half of a surrogate pair: {value!r}") from None
-    if "\0" in value:
-        raise InvalidQuery(f"{name} has a NUL: {value!r}")
+    if found := unstorable(value):
+        raise InvalidQuery(f"{name} holds {found}: {value!r}")
     return value

@@ -244,8 +244,11 @@ async def test_a_table_that_was_altered_is_read_anew_after_the_error(db: Databas
         (lambda t: t.upsert(day=DAY, j=float("nan")), "column 'j' .json"),
         (lambda t: t.upsert(day=DAY, j=object()), "column 'j' .json"),
         (lambda t: t.upsert(day=DAY, text=5), "column 'text' .text.: 5 is a int, and a str is needed"),
-        (lambda t: t.upsert(day=DAY, text="a\0"), "column 'text' .text.: a text holds NUL"),
-        (lambda t: t.upsert(day=DAY, text="\udc00"), "column 'text' .text.: a text holds the lone surrogate"),
+        (lambda t: t.upsert(day=DAY, text="a\0"), "column 'text' .text.: a text holds the character NUL"),
+        (
+            lambda t: t.upsert(day=DAY, text="\udc00"),
+            "column 'text' .text.: a text holds half of a surrogate pair",
+        ),
         (lambda t: t.upsert(day=DAY, u="0" * 32), "column 'u' .uuid.: .* a UUID is needed"),
     ],
 )
