@@ -65,15 +65,12 @@ def _object(line: str) -> dict[str, Any] | None:
 async def query(session: OwnedSession, sql: str, *args: Any) -> AsyncIterator[Mapping[str, Any]]:
     """The rows of a query, some thousands at a time, in a transaction that may only read."""
     cursor = f"audited_{next(_CURSORS)}"  # drivers remember the columns of a statement by its text
-    await session.begin()
-    try:
+    async with session.transaction():
         await session.execute("SET TRANSACTION READ ONLY")
         await session.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql.strip().rstrip(';')}", *args)
         while rows := await session.fetch(f"FETCH {_PAGE} FROM {cursor}"):
             for row in rows:
                 yield dict(row.items())
-    finally:
-        await session.rollback()
 
 
 class Waiting(NamedTuple):

@@ -229,7 +229,7 @@ class Transactions:
         async with self.store.storing:
             progress = self._progress()
             try:
-                await session.begin(mark, self._idle)
+                await session.begin(mark, idle=self._idle)
                 if (waited := await store(mark, progress)) is None:
                     await session.rollback()
                     return None

@@ -63,6 +63,25 @@ def test_a_process_that_is_frozen_in_a_transaction_of_the_library_does_not_keep_
     assert found == []
 
 
+def test_a_transaction_without_a_limit_of_silence_is_one_that_may_wait_for_something_else() -> None:
+    found = {
+        module
+        for module, tree in modules("journal", "offsets", "projections", "spark_projections")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "begin"
+        and "session" in ast.unparse(node.func.value)
+        and not any(each.arg == "idle" for each in node.keywords)
+    }
+
+    assert found == {
+        "offsets/moving.py",  # the journal is read meanwhile
+        "offsets/standings.py",  # what it reads is stored elsewhere meanwhile
+        "spark_projections/rebuilds/bookkeeping.py",  # Spark works meanwhile
+    }
+
+
 def test_only_what_may_be_imported_from_outside_is_listed() -> None:
     listed = {
         module
