@@ -26,6 +26,7 @@ from tests.benchmarks.inline import measure_inline
 from tests.benchmarks.keeping import measure_keeping
 from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
+from tests.benchmarks.pgmb import measure_pgmb
 from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
 from tests.benchmarks.rebuilding import measure_rebuild
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "rebuild": measure_rebuild,
     "spark": measure_spark,
     "subscriptions": measure_subscriptions,
+    "pgmb": measure_pgmb,
     "webhooks": measure_webhooks,
     "workers": measure_workers,
     "latency": measure_latency,

@@ -24,8 +24,8 @@ from projections.subscriptions.matching import Matching
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.server import Server, settle
 
-_BATCH = 500
-_PAGE = 5_000
+BATCH = 500
+PAGE = 5_000
 _PUBLISHERS = 4
 _TOPICS = 1_000
 _CONDITIONS = 100
@@ -77,15 +77,15 @@ Asked = tuple[str | None, dict[str, Any], list[str] | None]
 """A condition, its params, and topics."""
 
 
-def _topic(n: int) -> str:
+def topic(n: int) -> str:
     return f"topic-{n % _TOPICS}"
 
 
-def _payload(n: int) -> str:
+def payload(n: int) -> str:
     return json.dumps({"id": n, "text": "x" * 210})
 
 
-def _one(_: int) -> list[Asked]:
+def one(_: int) -> list[Asked]:
     return [(None, {}, None)]
 
 
@@ -99,18 +99,18 @@ def _all_of_each(count: int) -> list[Asked]:
 
 
 def _by_topic(count: int) -> list[Asked]:
-    return [(None, {"number": n}, [_topic(n)]) for n in range(count)]
+    return [(None, {"number": n}, [topic(n)]) for n in range(count)]
 
 
 def _by_conditions_on_topics(count: int) -> list[Asked]:
     """As PGMB's subscriptions are: the topic is in the params."""
     same = "s.params @> jsonb_build_object('topic', e.topic) AND {} >= 0"
-    return [(same.format(n % _CONDITIONS), {"topic": _topic(n), "number": n}, None) for n in range(count)]
+    return [(same.format(n % _CONDITIONS), {"topic": topic(n), "number": n}, None) for n in range(count)]
 
 
 def _by_conditions_on_payload(count: int) -> list[Asked]:
     return [
-        (f"(e.payload ->> 'id')::bigint >= {n % _CONDITIONS} - 100", {"number": n}, [_topic(n)])
+        (f"(e.payload ->> 'id')::bigint >= {n % _CONDITIONS} - 100", {"number": n}, [topic(n)])
         for n in range(count)
     ]
 
@@ -122,10 +122,10 @@ def _one_on_both(_: int) -> list[Asked]:
 def _by_conditions_on_both(count: int) -> list[Asked]:
     """What the payload is compared with is in the params: asked for each event and subscription."""
     both = "(e.payload ->> 'id')::bigint >= (s.params ->> 'number')::bigint - {}"
-    return [(both.format(count + n % _CONDITIONS), {"number": n}, [_topic(n)]) for n in range(count)]
+    return [(both.format(count + n % _CONDITIONS), {"number": n}, [topic(n)]) for n in range(count)]
 
 
-class _Journal:
+class Journal:
     """A database in which a number of events was published after somebody had subscribed."""
 
     def __init__(self, dsn: str, events: int) -> None:
@@ -142,13 +142,13 @@ class _Journal:
                     await connection.execute(_SUBSCRIBE, _GROUP, condition, json.dumps(params), topics)
             await connection.execute(_BY_HAND)
             begun = time.perf_counter()
-            for first in range(0, self._events, _BATCH):
-                numbers = range(first, first + _BATCH)
+            for first in range(0, self._events, BATCH):
+                numbers = range(first, first + BATCH)
                 await connection.execute(
                     _PUBLISH,
-                    f"publisher-{first // _BATCH % _PUBLISHERS}",
-                    [_topic(n) for n in numbers],
-                    [_payload(n) for n in numbers],
+                    f"publisher-{first // BATCH % _PUBLISHERS}",
+                    [topic(n) for n in numbers],
+                    [payload(n) for n in numbers],
                 )
             self.published = self._events / (time.perf_counter() - begun)
         finally:
@@ -218,7 +218,7 @@ class _Journal:
         epoch = await connection.fetchval(_POLL, _GROUP)
         cursor = read = 0
         until = await connection.fetchval(_SETTLED)
-        while page := await connection.fetch(_READ, _GROUP, cursor, until, _PAGE):
+        while page := await connection.fetch(_READ, _GROUP, cursor, until, PAGE):
             read += len(page)
             cursor = page[-1]["match_id"]
             await connection.execute(_MOVE, _GROUP, epoch, cursor)
@@ -243,11 +243,11 @@ async def _appending(dsn: str, count: int) -> float:
     """Append as many events of four sources, in batches of the same size."""
     async with connect(dsn) as database:
         begun = time.perf_counter()
-        for first in range(0, count, _BATCH):
-            source = f"source-{first // _BATCH % _PUBLISHERS}"
+        for first in range(0, count, BATCH):
+            source = f"source-{first // BATCH % _PUBLISHERS}"
             events = [
-                Event(source, {"id": n, "text": "x" * 210}, "plane", _topic(n))
-                for n in range(first, first + _BATCH)
+                Event(source, {"id": n, "text": "x" * 210}, "plane", topic(n))
+                for n in range(first, first + BATCH)
             ]
             async with database.transaction() as session:
                 await append(session, events)
@@ -257,7 +257,7 @@ async def _appending(dsn: str, count: int) -> float:
 async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
     """Publishing, matching and reading; then matching with many subscriptions."""
     kinds: dict[str, Callable[[int], list[Asked]]] = {
-        "one subscription": _one,
+        "one subscription": one,
         "one on the payload": _one_on_payload,
         "all of each": _all_of_each,
         "by topic": _by_topic,
@@ -267,20 +267,20 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
         "on both": _by_conditions_on_both,
     }
     with ExitStack() as stack:
-        journals = {kind: _Journal(stack.enter_context(server.database()), sizes.matched) for kind in kinds}
+        journals = {kind: Journal(stack.enter_context(server.database()), sizes.matched) for kind in kinds}
         for kind, journal in journals.items():
             await journal.fill(kinds[kind](sizes.subscriptions))
         appended = await _appending(stack.enter_context(server.database()), sizes.matched)
-        one = journals["one subscription"]
+        single = journals["one subscription"]
         reading = await compare(
-            {"matched and read": one.match_and_read, "the same by hand": one.by_hand}, sizes.rounds
+            {"matched and read": single.match_and_read, "the same by hand": single.by_hand}, sizes.rounds
         )
         matching: dict[str, Contender] = {kind: journal.match for kind, journal in journals.items()}
         matched = await compare(matching, sizes.rounds)
-        past = await compare({"matched": one.match, "caught up with": one.catch_up}, sizes.rounds)
+        past = await compare({"matched": single.match, "caught up with": single.catch_up}, sizes.rounds)
     many = f"{sizes.subscriptions:,} subscriptions"
     return [
-        Line("publish, batches of 500", one.published, "events/s", "append", appended, one.published / appended),
+        Line("publish, batches of 500", single.published, "events/s", "append", appended, single.published / appended),
         reading.line("matched and read by a group", "events/s", "matched and read", "the same by hand"),
         past.line("catch up from the beginning, one subscription", "events/s", "caught up with", "matched"),
         matched.line(
