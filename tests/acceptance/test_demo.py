@@ -63,7 +63,7 @@ def interrupt(dsn: str, least: int, number: signal.Signals) -> tuple[int, str]:
         read_until_appended(process.stderr, least)
         process.send_signal(number)
         # stderr ends when the appending process has ended too.
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=100)
     return process.returncode, errors
 
 

@@ -133,7 +133,7 @@ def test_one_that_is_killed_in_the_middle_has_stored_nothing_and_the_next_stores
             until(lambda: query(read_side, _WAITING) == [(2,)])
             assert query(read_side, _STORED) == []
             holding.rollback()
-            printed, _ = second.communicate(timeout=60)
+            printed, _ = second.communicate(timeout=100)
 
     assert second.returncode == 0
     answer = json.loads(printed)

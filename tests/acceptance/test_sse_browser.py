@@ -69,7 +69,7 @@ class Served:
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(*self._command, env=environment())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while True:
                 assert self._process.returncode is None
                 with suppress(OSError):
@@ -81,7 +81,7 @@ class Served:
         """Send a signal; returns how the process has ended."""
         assert self._process is not None
         self._process.send_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             return await self._process.wait()
 
     async def gone(self) -> None:

@@ -130,13 +130,13 @@ class Live:
                 self._more.notify_all()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(30), self._more:
+        async with asyncio.timeout(100), self._more:
             await self._more.wait_for(lambda: len(self.seen) >= count)
 
     async def polled(self, times: int) -> None:
         """Wait for so many polls more."""
         number = self.polls + times
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while self.polls < number:
                 await asyncio.sleep(0)
 

@@ -98,7 +98,7 @@ async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn:
     await write(empty_dsn)
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database:
         log = await table_log(database, MAPPINGS["transaction-start"], name="shop")
-        async with aclosing(live_events(log, "order", start=BEGINNING)) as events, asyncio.timeout(30):
+        async with aclosing(live_events(log, "order", start=BEGINNING)) as events, asyncio.timeout(100):
             found = [(await anext(events)).seq_nr for _ in range(4)]
     assert found == [1, 2, 3, 4]
 

@@ -33,7 +33,7 @@ def address(servers: Pair, *, pooled: bool) -> str:
 
 async def answered(database: Database) -> None:
     """Wait until the new primary answers."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             try:
                 async with database.session() as session:

@@ -25,8 +25,6 @@ from tests.fixtures.past import (
 from tests.fixtures.projections import until
 from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
 
-pytestmark = pytest.mark.timeout(60)
-
 EVENTS = (
     "SELECT array_agg(source_id || '/' || seq_nr ORDER BY 1) FROM projections.events WHERE event_type = 't'"
 )

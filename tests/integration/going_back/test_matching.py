@@ -16,8 +16,6 @@ from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.sse import asked, left_after, quick, streaming
 from tests.fixtures.subscriptions import landed, landed_and_matched
 
-pytestmark = pytest.mark.timeout(60)
-
 QUICK = ListenerSettings(pacing=PollPacing(timedelta(milliseconds=1), timedelta(milliseconds=5)))
 SUBSCRIBED = "SELECT subscription_id FROM projections.subscriptions"
 
@@ -109,7 +107,7 @@ async def test_one_who_listens_learns_that_its_subscription_is_another(database:
                 )
             assert number == events.subscription_id
             with pytest.raises(SubscriptionLost):
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(100):
                     await anext(events)
         assert not first.ended.is_set()
         assert await fetchval(database, SUBSCRIBED + " WHERE topics = '{Never}'") == first.subscription_id

@@ -46,7 +46,7 @@ async def a_read_side(databases: Databases, template: str) -> AsyncIterator[Data
 
 async def answered(database: Database) -> None:
     """Wait until the new primary answers."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             try:
                 async with database.session() as session:

@@ -145,7 +145,7 @@ async def test_a_fatal_fault_ends_all_though_another_projection_fails_to_stop(jo
 
     await happen(journal, "a")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         with pytest.raises(offsets.TransactionEnded):
             await run(journal, Stubborn, recording(end), settings=settings())
 
@@ -180,15 +180,15 @@ async def test_a_batch_of_slow_handlers_is_not_taken_for_a_frozen_process(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call is within its limit; all together are silent for longer than the database waits."""
-    monkeypatch.setattr("projections.running.range_runner._LATER", timedelta(milliseconds=200))
+    monkeypatch.setattr("projections.running.range_runner._LATER", timedelta(seconds=1))
     monkeypatch.setattr("projections.running.dispatch._SILENCE", 0.2)
 
     async def slow(session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await asyncio.to_thread(time.sleep, 0.15)
+        await asyncio.to_thread(time.sleep, 0.3)
 
     await happen(journal, *"abcdefghij")
 
-    quick = settings(handler_timeout=timedelta(milliseconds=300))
+    quick = settings(handler_timeout=timedelta(seconds=1.5))
     told = await caught_up(journal, recording(slow), settings=quick)
 
     assert told.all("failed") == []

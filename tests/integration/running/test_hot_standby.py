@@ -115,7 +115,7 @@ async def test_a_primary_that_is_killed_loses_nothing(servers: Servers) -> None:
 
 
 async def answering(database: Database) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             try:
                 await fetchval(database, "SELECT 1")

@@ -23,6 +23,7 @@ from tests.fixtures.subscriptions import (
     Seen,
     consuming,
     consuming_process,
+    end_leases,
     landed_and_matched,
     quick,
     until_handled,
@@ -167,7 +168,7 @@ async def test_a_consumer_that_loses_its_range_cancels_what_runs_and_stores_noth
         await landed_and_matched(database, "a")
         await begun.wait()
         await execute(database, "UPDATE projections.group_ranges SET epoch = epoch + 1, owner = NULL")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await cancelled.wait()
         await until_handled(database)
 
@@ -243,8 +244,8 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
             await landed_and_matched(database, "a")
             await begun.wait()
             proxy.stop_forwarding()
-            async with consuming(database, consumer(database, other, lease=lease)):
-                async with asyncio.timeout(30):
+            async with consuming(database, consumer(database, other)):
+                async with asyncio.timeout(100):
                     await cancelled.wait()
                 await other.until_events(1)
             proxy.go_on()
@@ -259,6 +260,7 @@ async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, dat
         await landed_and_matched(database, "a", "b")
         assert process.stdout is not None
         assert int(await process.stdout.readline()) == 2
+    await end_leases(database)
     seen = Seen()
 
     async with consuming(database, consumer(database, seen)):
@@ -272,7 +274,7 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
     dsn: str, database: Database
 ) -> None:
     await group(database, 1)
-    async with consuming_process(dsn, "h", seconds=0) as process:
+    async with consuming_process(dsn, "h", seconds=0, lease=1) as process:
         await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
         owner = await fetchval(database, "SELECT owner FROM projections.group_ranges")
         process.send_signal(signal.SIGSTOP)

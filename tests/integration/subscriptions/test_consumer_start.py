@@ -15,7 +15,7 @@ from projections import InvalidHandler
 from projections.subscriptions import Consumer, InvalidSubscription, create_group, subscribe
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.projections import fetchval, until
-from tests.fixtures.subscriptions import Seen, consuming_process, landed, quick, until_handled
+from tests.fixtures.subscriptions import Seen, consuming_process, end_leases, landed, quick, until_handled
 
 BEGUN = "SELECT count(*) > 0 FROM projections.projections AS p WHERE p.name LIKE 'matching%'"
 SUBSCRIBED = "SELECT count(*) = 1 FROM projections.subscriptions"
@@ -40,7 +40,7 @@ async def until_got(process: asyncio.subprocess.Process, number: int) -> None:
     """Wait until a process has had so many events; none has more."""
     assert process.stdout is not None
     got = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while got < number:
             got += int(await process.stdout.readline())
     assert got == number
@@ -64,6 +64,7 @@ class TestProcesses:
                 await landed(database, "a", "b")
                 await until_got(process, number + 2)
                 await until_handled(database)
+            await end_leases(database)
             assert await fetchval(database, SUBSCRIBED)
 
     async def test_from_now_on(self, dsn: str, database: Database) -> None:
@@ -88,6 +89,7 @@ class TestProcesses:
         async with consuming_process(dsn, "h", seconds=0, topics=["Landed"], start="beginning") as process:
             await until_got(process, 20)
             await until_handled(database)
+        await end_leases(database)
         async with consuming_process(
             dsn, "new", seconds=0, topics=["Landed"], start="beginning", params={"for": "new"}
         ) as process:

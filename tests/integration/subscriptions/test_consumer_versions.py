@@ -27,6 +27,7 @@ from tests.fixtures.subscriptions import (
     Seen,
     consuming,
     consuming_process,
+    end_leases,
     landed_and_matched,
     quick,
     until_handled,
@@ -162,6 +163,7 @@ async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database:
         async with consuming_process(dsn, "new", topics=["Landed"], params={"of": "new"}) as killed:
             assert killed.stdout is not None
             await killed.stdout.readline()
+        await end_leases(database)
         async with consuming(database, version(database, h=both, new=new)):
             await new.until_events(2 * len(SOURCES))
             await until_handled(database)

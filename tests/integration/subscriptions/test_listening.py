@@ -41,8 +41,6 @@ from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import landed, landed_and_matched, match_all
 
-pytestmark = pytest.mark.timeout(60)
-
 QUICK = ListenerSettings(pacing=PollPacing(timedelta(milliseconds=1), timedelta(milliseconds=5)))
 
 
@@ -54,7 +52,7 @@ async def listener(database: Database) -> AsyncIterator[Listener]:
 
 async def take(listening: Listening, number: int) -> list[tuple[str, int]]:
     """The next matches, as (source, number)."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         return [place(await anext(listening)) for _ in range(number)]
 
 
@@ -64,7 +62,7 @@ def place(match: MatchedEvent) -> tuple[str, int]:
 
 async def becomes(true: Callable[[], bool]) -> None:
     """Let everything else go on until something is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not true():
             await asyncio.sleep(0)
 

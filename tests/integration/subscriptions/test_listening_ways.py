@@ -14,8 +14,6 @@ from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.sse import QUICK, asked, streaming
 from tests.fixtures.subscriptions import landed_and_matched
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @asynccontextmanager
 async def pooled(dsn: str, way: str, driver: Any) -> AsyncIterator[Database]:

@@ -25,7 +25,7 @@ from tests.fixtures.past import (
     turn,
     until_settled,
 )
-from tests.fixtures.projections import settings, until
+from tests.fixtures.projections import execute, settings, until
 from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
 
 
@@ -244,14 +244,11 @@ class TestWhatIsDue:
     @asynccontextmanager
     async def held(self, database: Database) -> AsyncIterator[None]:
         """An event that is due, which nobody can match before the block ends, and the log has passed."""
-        soon = datetime.now(UTC) + timedelta(milliseconds=700)
-        await publish(database, "t", not_before=[soon])
+        await publish(database, "t", not_before=[datetime.now(UTC) + timedelta(hours=1)])
         await match(database)
+        await execute(database, "UPDATE projections.directed_events SET not_before = clock_timestamp()")
         async with database.transaction() as other:
             await other.execute("SELECT FROM projections.directed_events FOR UPDATE")
-            await until(
-                database, "SELECT max(not_before) < clock_timestamp() FROM projections.directed_events"
-            )
             await happened(database)
             await match(database)
             yield

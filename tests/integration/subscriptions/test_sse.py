@@ -26,8 +26,6 @@ from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.sse import ALL, QUICK, asked, becomes, quick, served, settled, streaming
 from tests.fixtures.subscriptions import landed_and_matched, match_all
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def append_raw(database: Database, payload: str, topic: str = "Landed", **values: Any) -> None:
     async with database.transaction() as session:

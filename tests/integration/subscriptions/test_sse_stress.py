@@ -10,8 +10,6 @@ import pytest
 from journal import Database
 from tests.fixtures.sse import asked, streaming
 
-pytestmark = pytest.mark.timeout(100)
-
 MATCH = """
 SELECT projections._match_log_v1(array_agg(e.entity_type), array_agg(e.source_id), array_agg(e.seq_nr),
     array_agg(e.db_timestamp), array_agg(e.slice), array_agg(e.event_type))
@@ -65,7 +63,7 @@ async def test_every_client_gets_every_event_once_and_those_of_a_source_in_order
 
         matching = [match(database, source, 60, random.Random(f"{seed} {source}")) for source in sources]
         following = [follow([one, other], last_id, 240, random.Random(f"{seed} {n}")) for n in range(4)]
-        async with asyncio.timeout(80):
+        async with asyncio.timeout(100):
             *_, a, b, c, d = await asyncio.gather(*matching, *following)
 
     assert a == b == c == d

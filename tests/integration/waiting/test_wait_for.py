@@ -72,7 +72,7 @@ async def late(database: Database, names: Any, appended: Any) -> str:
 
 async def waiting(database: Database) -> None:
     """Until somebody has said that it waits."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not await fetchval(
             database, "SELECT bool_or(waited_until > now()) FROM projections.projections"
         ):
@@ -358,7 +358,7 @@ async def test_workers_notify_only_while_somebody_waits(database: Database) -> N
             assert await fetchval(database, "SELECT waited_until > now() FROM projections.projections")
             await wait_for(database, "p", await write(database, "a"))
             await execute(database, "SELECT pg_notify($1, '')", HANDLED)  # comes after those of before
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 while notified() < 2:
                     await asyncio.sleep(0)
             before = notified()
@@ -367,7 +367,7 @@ async def test_workers_notify_only_while_somebody_waits(database: Database) -> N
             await write(database, "a")
             await told.first("handled", len(told.all("handled")) + 1)
         await execute(database, "SELECT pg_notify($1, '')", HANDLED)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while notified() == before:
                 await asyncio.sleep(0)
         assert notified() == before + 1

@@ -20,6 +20,7 @@ from projections.interests.json_values import read_json
 from projections.webhooks import FanOut, send
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.messages import Message, message_of
+from tests.fixtures.loop_clock import pass_time
 from tests.fixtures.projections import fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, fan_out, states, take
 
@@ -165,7 +166,7 @@ async def test_a_fan_out_that_outlasts_its_time_is_narrowed_down_to_its_event(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await endpoint(database, "ep_0")
-    reached = False
+    reached, limit = False, timedelta(seconds=5)
 
     def message(envelope: EventEnvelope) -> Message | None:
         nonlocal reached
@@ -176,13 +177,14 @@ async def test_a_fan_out_that_outlasts_its_time_is_narrowed_down_to_its_event(
         nonlocal reached
         if reached:
             reached = False
+            pass_time(limit)
             await asyncio.Event().wait()
 
     monkeypatch.setattr(tasks.Turn, "over", over)
     async with database.transaction() as session:
         for topic in ("a", "b", "bad", "c"):
             await send(session, "acme", topic, {})
-    settings = RunSettings(handler_timeout=timedelta(milliseconds=800))
+    settings = RunSettings(handler_timeout=limit, lease=timedelta(hours=1))
     await run(database, FanOut(message=message), until_caught_up=True, settings=settings)
 
     topics = "SELECT array_agg(topic ORDER BY topic) FROM projections.webhook_deliveries"

@@ -322,6 +322,7 @@ class TestLimits:
             options = settings(max_in_flight=16, tenant_share=1, grace=timedelta(milliseconds=50))
             async with delivering(database, settings=options):
                 await finished(database, 300)
+                await slow.received(10)
                 assert (await states(database)).count("leased") == 10
 
         assert len(slow.requests) == 10

@@ -13,6 +13,7 @@ from projections.webhooks.failure_codes import CODES
 from projections.webhooks.retry_policy import is_success
 from tests.fixtures.raw_server import (
     RawServer,
+    Step,
     drip,
     gzip_bomb,
     hang,
@@ -23,7 +24,7 @@ from tests.fixtures.raw_server import (
     then_hang,
     then_reset,
 )
-from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
+from tests.fixtures.webhooks_wire import LONG, SHORT, cut_off, outgoing, sending, sent
 
 STATUSES = (200, 201, 204, 299, 301, 302, 304, 307, 308, 400, 404, 410, 422, 429, 500, 502, 503, 504, 599)
 
@@ -87,8 +88,7 @@ async def test_timeout_within_headers() -> None:
 
 
 async def test_drip_body_after_200() -> None:
-    async with RawServer(drip()) as server:
-        reply = await sent(server.url, timeout=SHORT)
+    reply = await cut_off(drip())
 
     assert (reply.code, reply.status, reply.truncated) == ("timeout", 200, True)
     assert set(reply.body) == {"."}
@@ -96,16 +96,14 @@ async def test_drip_body_after_200() -> None:
 
 
 async def test_never_closing_body() -> None:
-    async with RawServer(never_closing_body()) as server:
-        reply = await sent(server.url, timeout=SHORT)
+    reply = await cut_off(never_closing_body())
 
     assert (reply.code, reply.status, reply.body) == ("timeout", 200, "and then")
 
 
 @pytest.mark.parametrize("step", [drip(status=410), never_closing_body(503)], ids=["410", "503"])
-async def test_a_failure_that_never_ends_keeps_its_status(step: object) -> None:
-    async with RawServer(step) as server:  # type: ignore[arg-type]
-        reply = await sent(server.url, timeout=SHORT)
+async def test_a_failure_that_never_ends_keeps_its_status(step: Step) -> None:
+    reply = await cut_off(step)
 
     assert reply.code in {"410", "503"}
     assert reply.code == str(reply.status)
@@ -204,8 +202,7 @@ async def test_a_body_cut_within_a_character_ends_before_it() -> None:
 
 
 async def test_a_body_that_breaks_off_within_a_character_ends_before_it() -> None:
-    async with RawServer(then_hang(b"HTTP/1.1 200 OK\r\n\r\na\xc3")) as server:
-        reply = await sent(server.url, timeout=SHORT)
+    reply = await cut_off(then_hang(b"HTTP/1.1 200 OK\r\n\r\na\xc3"))
 
     assert (reply.code, reply.body, reply.truncated) == ("timeout", "a", True)
 
