@@ -58,6 +58,7 @@
 \ir functions/journal/_lock_sources_v1.sql
 \ir functions/journal/_same_json_v1.sql
 \ir functions/journal/_same_event_ids_v1.sql
+\ir functions/journal/_return_numbers_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
 \ir functions/maintenance/_hooks_v1.sql

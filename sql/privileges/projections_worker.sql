@@ -41,6 +41,7 @@ BEGIN
         projections._lock_sources_v1,
         projections._same_json_v1,
         projections._same_event_ids_v1,
+        projections._return_numbers_v1,
         projections.append_events_v1,
         projections.append_event_v1,
         projections._begin_inline_v1,

@@ -12,9 +12,9 @@ CREATE OR REPLACE FUNCTION projections._same_event_ids_v1(
 )
 RETURNS TABLE (ordinal bigint, seq_nr bigint, db_timestamp timestamptz)
 LANGUAGE plpgsql
--- Looks up each id, however many there are: a plan made for many would rather read the log. It is planned with the time
--- of the oldest id as a value: no partition that ends before it is opened.
-SET plan_cache_mode = 'force_custom_plan'
+-- Looks up each id, however many there are: a plan made for many would rather read the log. Where there are many partitions, it is
+-- planned with the time of the oldest id as a value: none that ends before it is opened.
+SET plan_cache_mode = 'force_generic_plan'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
@@ -33,19 +33,27 @@ BEGIN
     -- Without a time in one of the ids all partitions are searched.
     SELECT CASE WHEN bool_and(i.at IS NOT NULL) THEN min(i.at) - interval '1 day' ELSE '1970-01-01T00:00:00Z' END, max(i.at)
     INTO _since, _latest
-    FROM (SELECT projections._uuid7_time_v1(u.id) AS at FROM unnest(p_event_ids) AS u (id) WHERE u.id IS NOT NULL) AS i;
+    FROM (
+        SELECT projections._uuid7_time_v1(u.id) AS at FROM unnest(p_event_ids) AS u (id) WHERE u.id IS NOT NULL
+        OFFSET 0  -- worked out once for each
+    ) AS i;
     IF _latest > clock_timestamp() + interval '1 day' THEN
         SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id) WHERE projections._uuid7_time_v1(i.id) = _latest LIMIT 1;
         RAISE EXCEPTION 'event_id % carries the time %, more than a day ahead of the database', _wrong, _latest
         USING ERRCODE = 'PJ003', HINT = 'Correct the clock that made it.';
     END IF;
 
-    SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id)
-    WHERE i.id IS NOT NULL GROUP BY i.id HAVING count(*) > 1 LIMIT 1;
-    IF FOUND THEN
+    IF cardinality(p_event_ids) > 1 THEN
+        SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id)
+        WHERE i.id IS NOT NULL GROUP BY i.id HAVING count(*) > 1 LIMIT 1;
+    END IF;
+    IF _wrong IS NOT NULL THEN
         RAISE EXCEPTION 'event_id % is used twice in one append', _wrong USING ERRCODE = 'PJ002';
     END IF;
 
+    IF NOT projections._few_partitions_v1() THEN
+        PERFORM set_config('plan_cache_mode', 'force_custom_plan', TRUE);
+    END IF;
     SELECT
         array_agg(i.ordinal), array_agg(e.seq_nr), array_agg(e.db_timestamp),
         min(i.ordinal) FILTER (WHERE

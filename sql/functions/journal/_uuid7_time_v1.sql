@@ -4,6 +4,6 @@ RETURNS timestamptz
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
 RETURN CASE
-    WHEN substr(p_id::text, 15, 1) = '7'
-        THEN to_timestamp(('x' || lpad(replace(left(p_id::text, 13), '-', ''), 16, '0'))::bit(64)::bigint / 1000.0)
+    WHEN get_byte(uuid_send(p_id), 6) >> 4 = 7
+        THEN to_timestamp(('x' || encode(substr(uuid_send(p_id), 1, 6), 'hex'))::bit(48)::bigint / 1000.0)
 END;

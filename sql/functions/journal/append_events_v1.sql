@@ -35,8 +35,6 @@ DECLARE
     _stored_ordinals bigint[];
     _stored_seq_nrs bigint[];
     _stored_timestamps timestamptz[];
-    _stored_source_ids text[];
-    _stored_event_ids uuid[];
     _source_ids text[];
     _seq_nrs bigint[];
     _timestamps timestamptz[];
@@ -56,22 +54,8 @@ BEGIN
     -- Before the clock is read: whoever does not see this lock knows that our timestamps are later (docs/decisions).
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
 
-    IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
-        PERFORM projections._lock_sources_v1(p_source_ids, p_entity_types);
-        SELECT
-            array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp), array_agg(i.source_id), array_agg(i.event_id),
-            min(i.source_id) FILTER (WHERE i.entity_type IS DISTINCT FROM (
-                SELECT k.entity_type FROM projections.sources AS k WHERE k.source_id = i.source_id
-            ))
-        INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps, _stored_source_ids, _stored_event_ids, _mistyped
-        FROM projections._same_event_ids_v1(
-            p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
-        ) AS s
-        INNER JOIN unnest(p_source_ids, p_entity_types, p_event_ids) WITH ORDINALITY
-        AS i (source_id, entity_type, event_id, ordinal) ON s.ordinal = i.ordinal;
-    END IF;
-
-    -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock.
+    -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock. What turns out to be
+    -- stored already gives its numbers back: it is rare, and to lock all rows before, only to look, costs as much as this.
     WITH input AS (
         SELECT
             i.source_id, min(i.entity_type) AS entity_type, max(i.entity_type) AS other_entity_type,
@@ -79,8 +63,7 @@ BEGIN
             (SELECT k.slice FROM projections.sources AS k WHERE k.source_id = i.source_id) AS slice
         FROM (
             SELECT n.source_id COLLATE "C" AS source_id, n.entity_type
-            FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS n (source_id, entity_type, ordinal)
-            WHERE _stored_ordinals IS NULL OR n.ordinal NOT IN (SELECT unnest(_stored_ordinals))
+            FROM unnest(p_source_ids, p_entity_types) AS n (source_id, entity_type)
         ) AS i
         GROUP BY i.source_id
         ORDER BY i.source_id
@@ -98,9 +81,7 @@ BEGIN
     )
     SELECT
         array_agg(r.source_id), array_agg(r.seq_nr), array_agg(r.db_timestamp), array_agg(r.slice),
-        array_agg(i.events), coalesce(
-            _mistyped, min(r.source_id) FILTER (WHERE r.entity_type <> i.entity_type OR r.entity_type <> i.other_entity_type)
-        )
+        array_agg(i.events), min(r.source_id) FILTER (WHERE r.entity_type <> i.entity_type OR r.entity_type <> i.other_entity_type)
     INTO _source_ids, _seq_nrs, _timestamps, _slices, _counts, _mistyped
     FROM reserved AS r INNER JOIN input AS i ON r.source_id = i.source_id;
 
@@ -113,6 +94,26 @@ BEGIN
         RAISE EXCEPTION 'source % is of entity type %, not %',
             quote_literal(_mistyped), quote_literal(_wrong.stored), quote_literal(_wrong.entity_type)
         USING ERRCODE = 'PJ003', HINT = 'Ids are unique over all entity types: put the type into them.';
+    END IF;
+
+    -- With the sources locked: who appends the same event at the same time waits, and finds it.
+    IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
+        SELECT array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp)
+        INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps
+        FROM projections._same_event_ids_v1(
+            p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
+        ) AS s;
+    END IF;
+    IF _stored_ordinals IS NOT NULL THEN
+        SELECT
+            array_agg(r.source_id), array_agg(r.seq_nr), array_agg(r.db_timestamp), array_agg(r.slice), array_agg(r.events)
+        INTO _source_ids, _seq_nrs, _timestamps, _slices, _counts
+        FROM projections._return_numbers_v1(
+            _source_ids, _counts, ARRAY(
+                SELECT i.source_id FROM unnest(p_source_ids) WITH ORDINALITY AS i (source_id, ordinal)
+                WHERE i.ordinal IN (SELECT unnest(_stored_ordinals))
+            ), (SELECT min(o.at) FROM unnest(_stored_timestamps) AS o (at))
+        ) AS r;
     END IF;
 
     SELECT x.source_id, x.expected, r.seq_nr - r.events AS found INTO _wrong
@@ -160,9 +161,9 @@ BEGIN
     FROM (
         SELECT n.ordinal, n.source_id, n.seq_nr, n.db_timestamp, n.id, TRUE AS is_new FROM identified AS n
         UNION ALL
-        SELECT o.ordinal, o.source_id, o.seq_nr, o.db_timestamp, o.event_id, FALSE
-        FROM unnest(_stored_ordinals, _stored_source_ids, _stored_seq_nrs, _stored_timestamps, _stored_event_ids)
-        AS o (ordinal, source_id, seq_nr, db_timestamp, event_id)
+        SELECT o.ordinal, i.source_id, o.seq_nr, o.db_timestamp, i.event_id, FALSE
+        FROM unnest(_stored_ordinals, _stored_seq_nrs, _stored_timestamps) AS o (ordinal, seq_nr, db_timestamp)
+        INNER JOIN unnest(p_source_ids, p_event_ids) WITH ORDINALITY AS i (source_id, event_id, ordinal) ON o.ordinal = i.ordinal
     ) AS result
     ORDER BY result.ordinal;
 END;

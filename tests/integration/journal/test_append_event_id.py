@@ -68,6 +68,42 @@ async def test_known_and_new_events_mix_in_one_append(database: Database) -> Non
     assert appended[1] == first
 
 
+async def test_what_is_stored_already_takes_no_number_and_no_time(database: Database) -> None:
+    """A source stands after a repeated append as if only what is new had been appended."""
+    old, last = event(event_id=uuid4()), event("b", event_id=uuid4())
+    await _append(database, old, event(), last, event("c"))
+    before = await _sources(database)
+
+    await _append(database, last, old)
+
+    assert await _sources(database) == before
+    new = await _append(database, old, event(), last, event("d"), event())
+    assert [(a.source_id, a.seq_nr) for a in new] == [("a", 1), ("a", 3), ("b", 1), ("d", 1), ("a", 4)]
+    stands = {(a.source_id, a.seq_nr, a.db_timestamp) for a in (new[4], new[3])}
+    assert await _sources(database) == {row for row in before if row[0] != "a"} | stands
+
+
+async def _sources(database: Database) -> set[tuple[str, int, datetime]]:
+    async with database.session() as session:
+        rows = await session.fetch("SELECT source_id, seq_nr, db_timestamp FROM projections.sources")
+    return {(row["source_id"], row["seq_nr"], row["db_timestamp"]) for row in rows}
+
+
+async def test_time_of_a_source_stays_where_its_last_event_is_gone(database: Database) -> None:
+    """Dropped by force before older ones: the time of the source may be later then, and is never earlier."""
+    old = event(event_id=uuid4())
+    await _append(database, old, event())
+    async with database.session() as session:
+        await session.execute("DELETE FROM projections.events WHERE seq_nr = 2")
+    ((_, _, before),) = await _sources(database)
+
+    await _append(database, old)
+
+    ((_, seq_nr, after),) = await _sources(database)
+    assert seq_nr == 2
+    assert after >= before
+
+
 async def test_same_event_in_one_transaction_is_appended_once(database: Database) -> None:
     again = event(event_id=uuid4())
     async with database.transaction() as session:

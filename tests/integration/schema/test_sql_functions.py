@@ -43,6 +43,7 @@ CALLS = {
     "_same_event_ids_v1": "SELECT projections._same_event_ids_v1("
     "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
+    "_return_numbers_v1": "SELECT projections._return_numbers_v1('{a}', '{1}', '{a}', now())",
     "_event_bytes_v1": "SELECT projections._event_bytes_v1('{}', NULL)",
     "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('{plane}', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
