@@ -88,7 +88,10 @@ def append_sync(
 
 def _appended(events: Sequence[Event], rows: Sequence[tuple[Any, ...]]) -> AppendedEvents:
     return AppendedEvents(
-        (Appended(event.source_id, *row[:-1]) for event, row in zip(events, rows, strict=True)),
+        (
+            Appended(event.source_id, seq_nr, db_timestamp, event_id, timeline)
+            for event, (seq_nr, db_timestamp, event_id, timeline, _) in zip(events, rows, strict=True)
+        ),
         (row[-1] for row in rows),
     )
 
@@ -140,7 +143,7 @@ def _row(event: Event) -> tuple[Any, ...]:
         version,
         encode(event.metadata, "metadata") if event.metadata is not None else None,
         array_literal(event.tags, "a tag") if event.tags else None,
-        str(event.event_id) if event.event_id else None,
+        event.event_id,
     )
 
 

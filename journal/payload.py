@@ -49,7 +49,8 @@ def encode(value: Any, what: str) -> str:
                 "\\u" in text or _EXPONENT.search(text) is not None or _DIGITS.search(text, 280) is not None
             )
         else:
-            suspicious = any(map(text.__contains__, _NEVER))
+            # What pydantic writes for a string, or a float, that cannot be stored.
+            suspicious = "\\u0000" in text or "NaN" in text or "Infinity" in text
         if suspicious:
             _check_value(_parsed(text))
         if "null" in text and not isinstance(value, RawJson):
@@ -64,8 +65,6 @@ def encode(value: Any, what: str) -> str:
     return text
 
 
-# What pydantic writes for a string, or a float, that cannot be stored.
-_NEVER = ("\\u0000", "NaN", "Infinity")
 # What may be beyond a float: an exponent of three digits, or more than 308 digits, the last ones of which come late.
 _EXPONENT = re.compile(r"[eE]\+?\d{3}")
 _DIGITS = re.compile(r"\d{20}")

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, event_row, slice_of
 from projections.defining import Batch, Kind, projection_of
@@ -102,7 +102,7 @@ def _envelope(event: Event, seq_nr: int, at: datetime) -> EventEnvelope:
         seq_nr=seq_nr,
         db_timestamp=at,
         slice=slice_of(source_id),
-        event_id=UUID(event_id) if event_id else uuid4(),
+        event_id=event_id or uuid4(),
         entity_type=entity_type,
         event_type=event_type,
         version=version,
