@@ -41,24 +41,26 @@ class AsyncpgSession(BaseSession):
     def in_transaction(self) -> bool:
         """Whether a transaction is open, also a failed one."""
         try:
-            return not self.connection.is_closed() and self.connection.is_in_transaction()
+            return not self._connection.is_closed() and self._connection.is_in_transaction()
         except asyncpg.InterfaceError:
             return False  # the pool has taken a lost connection back
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        if self._runs:
+            await self.flush()
         async with self._pinned():
             return await self._run(self._look_up(method, *args, **options))
 
     async def _look_up(self, method: str, *args: Any, **options: Any) -> Any:
         # While it is awaited: on a lost connection the look-up fails already.
-        return await getattr(self.connection, method)(*args, **options)
+        return await getattr(self._connection, method)(*args, **options)
 
     async def drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back
-            self.connection.terminate()
+            self._connection.terminate()
 
     async def _control(self, sql: str) -> str | None:
-        return cast("str | None", await self.connection.execute(sql))
+        return cast("str | None", await self._connection.execute(sql))
 
     async def execute(self, sql: str, *args: Any) -> int:
         self._check(sql)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
 from journal.database.error_translation import translate
 from journal.database.faults import IN_FAILED_TRANSACTION
@@ -21,6 +21,9 @@ from journal.tasks import running
 log = logging.getLogger("projections")
 
 T = TypeVar("T")
+
+_Run: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+"""A statement, and its arguments each time that it was queued without another between."""
 
 _TRANSACTION_CONTROL = re.compile(
     r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b",
@@ -74,6 +77,15 @@ NO_FUNCTION_OF_OTHERS = set_local("search_path", OF_A_FOREIGN_JOURNAL["search_pa
 """For the rest of a transaction, find functions, operators and types of PostgreSQL's own only."""
 
 
+_MOST_QUEUED = 500
+"""Statements that are queued are sent with this one: more would save nothing, and take memory."""
+_MOST_QUEUED_TEXT = 4_000_000
+"""Bytes and characters of their arguments, with which they are sent before."""
+
+_TEXTS = {str, bytes}
+_MOST_NOTED = 5
+"""Statements that an error of those that were queued tells of."""
+
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
 
@@ -85,11 +97,25 @@ class BaseSession(ABC):
     """What the driver raises when a statement or the connection fails."""
 
     def __init__(self, connection: Any, *, pooled: bool, pins: Sequence[str]) -> None:
-        self.connection = connection
+        self._connection = connection
+        self._runs: list[_Run] = []
+        self._queued = 0
+        self._queued_text = 0
+        self.queue_failed = False
         self.failure: ProjectionsError | None = None
         self.pooled = pooled
         self._pins = pins
         self.patience: timedelta | None = None
+
+    @property
+    def connection(self) -> Any:
+        """See :class:`journal.Session`."""
+        if self._runs:
+            raise DatabaseError(
+                f"statements are queued ({self._queued}), and what is run on the driver's connection would come before "
+                "them: await session.flush() first"
+            )
+        return self._connection
 
     @property
     @abstractmethod
@@ -110,6 +136,54 @@ class BaseSession(ABC):
                 f"{sql.split(maxsplit=1)[0].upper()} is not for this session: the library begins and ends its "
                 "transaction; use session.savepoint() to undo a part"
             )
+
+    @abstractmethod
+    async def execute(self, sql: str, *args: Any) -> int: ...
+
+    @abstractmethod
+    async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None: ...
+
+    async def queue(self, sql: str, *args: Any) -> None:
+        runs = self._runs
+        if runs and runs[-1][0] == sql:
+            runs[-1][1].append(args)
+        elif self.in_transaction:
+            self._check(sql)
+            runs.append((sql, [args]))
+        else:
+            await self.execute(sql, *args)
+            return
+        self._queued += 1
+        for value in args:
+            if value.__class__ in _TEXTS:
+                self._queued_text += len(value)
+        if self._queued >= _MOST_QUEUED or self._queued_text >= _MOST_QUEUED_TEXT:
+            await self.flush()
+
+    async def flush(self) -> None:
+        runs = self._take_queued()
+        if not runs:
+            return
+        try:
+            await self._send(runs)
+        except BaseException as error:  # also where the caller catches it, or its time-out, and goes on
+            self.queue_failed = True
+            for sql in list(dict.fromkeys(sql for sql, _ in runs))[:_MOST_NOTED]:
+                error.add_note(f"queued: {sql}")  # a traceback does not lead to where that was
+            raise
+
+    def _take_queued(self) -> list[_Run]:
+        runs, self._runs = self._runs, []
+        self._queued = self._queued_text = 0
+        return runs
+
+    async def _send(self, runs: Sequence[_Run]) -> None:
+        """Run statements in their order, with as few round trips as the driver can."""
+        for sql, rows in runs:
+            if len(rows) == 1:
+                await self.execute(sql, *rows[0])
+            else:
+                await self.executemany(sql, rows)
 
     async def _run(self, call: Awaitable[T]) -> T:
         watchdog = None
@@ -143,7 +217,7 @@ class BaseSession(ABC):
         """End the connection at once, without a word to the server."""
 
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
-        self.failure = None
+        self._forget()
         # In one round trip; without arguments, which a statement of several parts does not take.
         statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}", *self._pins]
         if self.pooled:
@@ -155,7 +229,18 @@ class BaseSession(ABC):
             statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}")
         await self._run(self._control("; ".join(statements)))
 
+    def _forget(self) -> None:
+        """What the transaction before has left."""
+        self._take_queued()
+        self.failure, self.queue_failed = None, False
+
     async def commit(self) -> None:
+        await self.flush()
+        if self.queue_failed:  # the transaction may be sound, and lack some of what was queued
+            raise DatabaseError(
+                f"nothing was committed: a statement that was queued has failed{self._reason()}. Let the error pass, or "
+                "queue the statement in session.savepoint()"
+            ) from self.failure
         # PostgreSQL answers a COMMIT after an error with a rollback, and calls that a success.
         if await self._run(self._control("COMMIT")) == "ROLLBACK":
             raise DatabaseError(
@@ -167,7 +252,7 @@ class BaseSession(ABC):
         return f" ({self.failure})" if self.failure else ""
 
     async def rollback(self) -> None:
-        self.failure = None
+        self._forget()
         if self.in_transaction:
             # A connection that cannot even roll back is lost, and the database has rolled back by itself.
             try:
@@ -188,14 +273,17 @@ class BaseSession(ABC):
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        before = self.failure
+        await self.flush()
+        before = self.failure, self.queue_failed
         await self._run(self._control("SAVEPOINT projections_savepoint"))
         try:
             yield
+            await self.flush()
         except BaseException:
+            self._take_queued()  # they would be undone
             await self._run(self._control("ROLLBACK TO SAVEPOINT projections_savepoint"))
             await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
-            self.failure = before
+            self.failure, self.queue_failed = before
             raise
         await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
 

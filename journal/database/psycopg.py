@@ -33,18 +33,19 @@ class PsycopgSession(BaseSession):
     def in_transaction(self) -> bool:
         """Whether a transaction is open, also a failed one."""
         return (
-            not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
+            not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE
         )
 
     async def drop(self) -> None:
-        await self.connection.close()
+        await self._connection.close()
 
     async def _control(self, sql: str) -> str | None:
-        return cast("str | None", (await self.connection.execute(sql)).statusmessage)
+        return cast("str | None", (await self._connection.execute(sql)).statusmessage)
 
     async def _cursor(self, sql: str, args: Sequence[Any], row_factory: Any = dict_row) -> Any:
         self._check(sql)
-        cursor = psycopg.AsyncRawCursor(self.connection, row_factory=row_factory)
+        await self.flush()
+        cursor = psycopg.AsyncRawCursor(self._connection, row_factory=row_factory)
         async with self._pinned():
             await self._run(cursor.execute(sql.encode(), args or None))
         return cursor
@@ -55,8 +56,20 @@ class PsycopgSession(BaseSession):
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
+        await self.flush()
         async with self._pinned():
-            await self._run(psycopg.AsyncRawCursor(self.connection).executemany(sql.encode(), args))
+            await self._run(psycopg.AsyncRawCursor(self._connection).executemany(sql.encode(), args))
+
+    async def _send(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        await self._run(self._pipelined(runs))
+
+    async def _pipelined(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        cursor = psycopg.AsyncRawCursor(self._connection)
+        async with self._connection.pipeline():
+            for sql, rows in runs:
+                statement = sql.encode()
+                for args in rows:
+                    await cursor.execute(statement, args or None)
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         cursor = await self._cursor(sql, args)
@@ -77,11 +90,12 @@ class PsycopgSession(BaseSession):
         statement = pgsql.SQL("COPY {} ({}) FROM STDIN").format(
             pgsql.Identifier(*table), pgsql.SQL(", ").join(map(pgsql.Identifier, columns))
         )
+        await self.flush()
         async with self._pinned():
             await self._run(self._copy(statement, rows))
 
     async def _copy(self, statement: pgsql.Composed, rows: Sequence[Sequence[Any]]) -> None:
-        async with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+        async with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 await copy.write_row(row)
 

@@ -52,6 +52,23 @@ class Session(Protocol):
         """Run one statement for each tuple of arguments, in one round trip where the driver can."""
         ...
 
+    async def queue(self, sql: str, *args: Any) -> None:
+        """
+        Run one statement later, without waiting for it; its result is dropped.
+
+        What is queued runs in the order in which it was queued, before any other statement of the session, and before
+        the transaction commits; at the latest with 500 statements, or 4 MB of text. Neighbours of the same text are
+        sent in one round trip; with psycopg, all of them are. Outside of a transaction it runs at once.
+
+        Any method may raise the error of a statement that was queued; the transaction cannot commit then, unless
+        the statement was queued in a savepoint. Arguments are read when they are sent: do not change them.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Run what is queued now, and wait for it."""
+        ...
+
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         """Run a query; returns all rows."""
         ...
@@ -81,7 +98,11 @@ class Session(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The driver's own connection, for what this interface does not offer."""
+        """
+        The driver's own connection, for what this interface does not offer.
+
+        Raises DatabaseError while statements are queued, which would come after what is run on it: :meth:`flush` first.
+        """
         ...
 
 
@@ -90,6 +111,10 @@ class OwnedSession(Session, Protocol):
 
     failure: ProjectionsError | None
     """The last error since ``begin`` that no savepoint undid: such a transaction cannot commit."""
+
+    queue_failed: bool
+    """Whether a statement that was queued has failed, and no savepoint undid that: the transaction cannot commit, and
+    whose statement it was is not known."""
 
     pooled: bool
     """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""

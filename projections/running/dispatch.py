@@ -31,7 +31,9 @@ from projections.running.watchdog import Watchdog
 
 T = TypeVar("T")
 
-_SILENCE = 1.0  # seconds
+_SILENCE = 1.0
+"""Seconds, by the event loop's clock, after which the database hears something: it ends a silent transaction."""
+_SPEAK = "SELECT 1"
 
 # What a handler may raise: a poison event must not end the process, nor look like its end.
 _OF_A_HANDLER = (Exception, asyncio.CancelledError, SystemExit)
@@ -127,7 +129,8 @@ class Dispatcher:
         envelopes: Sequence[EventEnvelope],
         find: Callable[[EventEnvelope], _Handler | None],
     ) -> None:
-        spoken_at = _clock()
+        clock = asyncio.get_running_loop().time  # looked up once: that takes as long as calling a handler
+        spoken_at = clock()
         with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog:
             for index, envelope in enumerate(envelopes):
                 try:
@@ -139,23 +142,33 @@ class Dispatcher:
                     with watchdog:
                         await method(session, event, envelope)
                 except TimeoutError as error:
-                    _raise(self._hung(watchdog, error), envelope, index)
+                    _raise(self._hung(watchdog, error), envelope, _place(session, index))
                 except _OF_A_HANDLER as error:
-                    _raise(error, envelope, index)
+                    _raise(error, envelope, _place(session, index))
                 if self._in_transaction:
                     if _spoiled(session):
                         await _complain(session, envelope, index)
-                    spoken_at = await self._speak(session, spoken_at)
+                    if clock() - spoken_at >= _SILENCE:
+                        await session.fetchval(_SPEAK)
+                        spoken_at = clock()
+            await self._flush(session, envelopes, watchdog)
 
-    async def _speak(self, session: OwnedSession, spoken_at: float) -> float:
-        """Let the database hear something now and then: it ends a transaction that is silent (handler_timeout)."""
-        if _clock() - spoken_at < _SILENCE:
-            return spoken_at
-        await session.fetchval("SELECT 1")
-        return _clock()
+    async def _flush(
+        self, session: OwnedSession, envelopes: Sequence[EventEnvelope], watchdog: Watchdog
+    ) -> None:
+        """Run what the handlers of these events have queued, within the time of one of them."""
+        several = "" if len(envelopes) == 1 else "a batch from "
+        try:
+            with watchdog:
+                await session.flush()
+        except TimeoutError as error:
+            _raise(self._hung(watchdog, error), envelopes[0], None, several)
+        except _OF_A_HANDLER as error:
+            _raise(error, envelopes[0], None, several)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        spoken_at = _clock()
+        clock = asyncio.get_running_loop().time
+        spoken_at = clock()
         for method, events in self._lists(envelopes):
             first = events[0][1]
             several = f"a group of {len(events)} from " if len(events) > 1 else ""
@@ -163,6 +176,7 @@ class Dispatcher:
                 with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog, watchdog:
                     name(first)
                     await method(session, events)
+                    await session.flush()
             except TimeoutError as error:
                 _raise(self._hung(watchdog, error), first, None, several)
             except _OF_A_HANDLER as error:
@@ -170,7 +184,9 @@ class Dispatcher:
             if self._in_transaction:
                 if _spoiled(session):
                     await _complain(session, first, None)
-                spoken_at = await self._speak(session, spoken_at)
+                if clock() - spoken_at >= _SILENCE:
+                    await session.fetchval(_SPEAK)
+                    spoken_at = clock()
 
     async def _whole(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         first = envelopes[0]
@@ -261,11 +277,6 @@ class Dispatcher:
             ) from error
 
 
-def _clock() -> float:
-    """Seconds: of the event loop, whose time is what everything else here waits by."""
-    return asyncio.get_running_loop().time()
-
-
 def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) -> dict[str, _Handler]:
     return {name: (decoder(model), getattr(target, method)) for name, (model, method) in methods.items()}
 
@@ -297,8 +308,13 @@ def _is_cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
+def _place(session: OwnedSession, index: int | None) -> int | None:
+    """Which event of a batch has failed: any before may be, where it is a statement that was queued."""
+    return None if session.queue_failed else index
+
+
 def _spoiled(session: OwnedSession) -> bool:
-    return session.failure is not None or not session.in_transaction
+    return session.failure is not None or session.queue_failed or not session.in_transaction
 
 
 async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
@@ -306,7 +322,7 @@ async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int |
     if session.failure is not None and fault_of(session.failure) is not Fault.EVENT:
         raise session.failure
     if not session.in_transaction:
-        await session.fetchval("SELECT 1")  # raises when it is the connection that has ended
+        await session.fetchval(_SPEAK)  # raises when it is the connection that has ended
         raise TransactionEnded(
             f"the handler of {describe(envelope)} ended the transaction by itself: its effects are committed without "
             "their offset. Leave COMMIT and ROLLBACK to the library; session.savepoint() undoes a part"
@@ -314,5 +330,5 @@ async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int |
     raise HandlerFailed(
         f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
         f"{session.failure}. Wrap the statement in session.savepoint()",
-        index,
+        _place(session, index),
     ) from session.failure

@@ -238,6 +238,7 @@ async def _handle(
                 batch.collect(at.source_id, call(event, at))
                 continue
             await call(session, event, at)
+            await session.flush()  # an error of what it has queued names it
             _check_unspoiled(session)
         await writers.tables.write(session, batch)
     except Exception as error:

@@ -130,6 +130,9 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
                     "statement": work.contender(
                         lambda: run(database, workload.ByStatement, until_caught_up=True)
                     ),
+                    "queued": work.contender(
+                        lambda: run(database, workload.ByQueuedStatement, until_caught_up=True)
+                    ),
                     "statements " + _HAND: work.by_hand(_checked, _write_each),
                     _PEER: _by_peer(dsn, peer, workload.expected(sizes.peer, sizes.sources)),
                 },
@@ -143,6 +146,8 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
         rounds.line(table, "events/s", "table", _PEER, Goal(20)),
         rounds.line(statement, "events/s", "statement", "statements " + _HAND),
         rounds.line(statement, "events/s", "statement", _PEER, Goal(7)),
+        rounds.line(statement + ", queued", "events/s", "queued", "statements " + _HAND, Goal(1.5)),
+        rounds.line(statement + ", queued", "events/s", "queued", _PEER, Goal(10)),
         *await _measure_sources(server, sizes, sizes.few_sources, 0.7),
         *await _measure_sources(server, sizes, sizes.sources, 0.6),
         *await _measure_sources(server, sizes, sizes.many_sources, 0.5),

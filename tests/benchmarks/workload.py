@@ -166,6 +166,15 @@ class ByStatement:
         await session.execute(UPSERT_ONE, event.carrier, event.day, event.delay)
 
 
+@projection("benchmark", entity_type=ENTITY_TYPE, batch_size=BATCH, recovery=Recovery.fail())
+class ByQueuedStatement:
+    """A statement for each event, which nobody waits for."""
+
+    @handles(Landed)
+    async def landed(self, session: Session, event: Landed, envelope: EventEnvelope) -> None:
+        await session.queue(UPSERT_ONE, event.carrier, event.day, event.delay)
+
+
 @projection("benchmark", entity_type=ENTITY_TYPE, recovery=Recovery.fail())
 class BySql:
     """A statement for each batch, over events that stay in the database."""

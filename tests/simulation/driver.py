@@ -28,18 +28,20 @@ class SimulatedSession(BaseSession):
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open, also a failed one."""
-        return not self.connection.lost and self.connection.in_transaction
+        return not self._connection.lost and self._connection.in_transaction
 
     async def drop(self) -> None:
-        self.connection.close()
+        self._connection.close()
 
     async def _control(self, sql: str) -> str | None:
-        answer: Answer = await self.connection.call(sql)
+        answer: Answer = await self._connection.call(sql)
         return answer.tag
 
     async def _call(self, sql: str, args: Sequence[Any]) -> Answer:
         self._check(sql)
-        return await self._run(self.connection.call(sql, args))
+        if self._runs:
+            await self.flush()
+        return await self._run(self._connection.call(sql, args))
 
     async def execute(self, sql: str, *args: Any) -> int:
         return (await self._call(sql, args)).count
