@@ -35,7 +35,8 @@ class HandlerFailed(ProjectionFailed):
 
     Args:
         message: Why the handler or the database refused it.
-        index: Which event of the batch; None when only the batch as a whole is known to fail.
+        index: At which event of the batch it has shown: that event's fault, or that of one before it which has queued
+            statements. None when only the batch as a whole is known to fail.
     """
 
     def __init__(self, message: str, index: int | None = None) -> None:

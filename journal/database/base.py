@@ -82,7 +82,7 @@ _MOST_QUEUED = 500
 _MOST_QUEUED_TEXT = 4_000_000
 """Bytes and characters of their arguments, with which they are sent before."""
 
-_TEXTS = {str, bytes}
+_TEXTS = (str, bytes)
 _MOST_NOTED = 5
 """Statements that an error of those that were queued tells of."""
 
@@ -155,7 +155,7 @@ class BaseSession(ABC):
             return
         self._queued += 1
         for value in args:
-            if value.__class__ in _TEXTS:
+            if isinstance(value, _TEXTS):
                 self._queued_text += len(value)
         if self._queued >= _MOST_QUEUED or self._queued_text >= _MOST_QUEUED_TEXT:
             await self.flush()
@@ -238,8 +238,8 @@ class BaseSession(ABC):
         await self.flush()
         if self.queue_failed:  # the transaction may be sound, and lack some of what was queued
             raise DatabaseError(
-                f"nothing was committed: a statement that was queued has failed{self._reason()}. Let the error pass, or "
-                "queue the statement in session.savepoint()"
+                f"nothing was committed: a statement that was queued has failed{self._reason()}. Let the error pass, "
+                "or queue the statement in session.savepoint()"
             ) from self.failure
         # PostgreSQL answers a COMMIT after an error with a rollback, and calls that a success.
         if await self._run(self._control("COMMIT")) == "ROLLBACK":

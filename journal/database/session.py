@@ -113,8 +113,7 @@ class OwnedSession(Session, Protocol):
     """The last error since ``begin`` that no savepoint undid: such a transaction cannot commit."""
 
     queue_failed: bool
-    """Whether a statement that was queued has failed, and no savepoint undid that: the transaction cannot commit, and
-    whose statement it was is not known."""
+    """Whether a statement that was queued has failed, and no savepoint undid that: the transaction cannot commit."""
 
     pooled: bool
     """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""

@@ -142,9 +142,9 @@ class Dispatcher:
                     with watchdog:
                         await method(session, event, envelope)
                 except TimeoutError as error:
-                    _raise(self._hung(watchdog, error), envelope, _place(session, index))
+                    _raise(self._hung(watchdog, error), envelope, index)
                 except _OF_A_HANDLER as error:
-                    _raise(error, envelope, _place(session, index))
+                    _raise(error, envelope, index)
                 if self._in_transaction:
                     if _spoiled(session):
                         await _complain(session, envelope, index)
@@ -308,11 +308,6 @@ def _is_cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _place(session: OwnedSession, index: int | None) -> int | None:
-    """Which event of a batch has failed: any before may be, where it is a statement that was queued."""
-    return None if session.queue_failed else index
-
-
 def _spoiled(session: OwnedSession) -> bool:
     return session.failure is not None or session.queue_failed or not session.in_transaction
 
@@ -327,8 +322,9 @@ async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int |
             f"the handler of {describe(envelope)} ended the transaction by itself: its effects are committed without "
             "their offset. Leave COMMIT and ROLLBACK to the library; session.savepoint() undoes a part"
         )
+    failure = session.failure or "a statement that was queued has not ended"
     raise HandlerFailed(
         f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
-        f"{session.failure}. Wrap the statement in session.savepoint()",
-        _place(session, index),
+        f"{failure}. Wrap the statement in session.savepoint()",
+        index,
     ) from session.failure

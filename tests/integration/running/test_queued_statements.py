@@ -212,6 +212,24 @@ async def test_a_statement_that_hangs_is_cancelled_and_its_event_parked(either: 
     each_once(await effects(either), a=1, b=1)
 
 
+async def test_a_time_out_that_a_handler_swallows_does_not_lose_what_others_queued(either: Database) -> None:
+    async def flush_impatiently(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        await session.queue("SELECT pg_advisory_xact_lock($1)", 7)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await session.flush()
+
+    await happen(either, *BATCH)
+
+    async with either.session() as holder:
+        await holder.fetchval("SELECT pg_advisory_lock(7)")
+        told = await caught_up(either, queueing(at("bad", flush_impatiently)))
+        await holder.fetchval("SELECT pg_advisory_unlock(7)")
+
+    assert [e.source_id for _, e, _ in told.all("parked")] == ["bad"]
+    each_once(await effects(either), **REST)
+
+
 async def test_what_the_server_cancels_is_no_attempt_of_an_event(either: Database) -> None:
     failures = iter(["57014"])
 
