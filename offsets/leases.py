@@ -35,11 +35,19 @@ WHERE r.projection_id = ANY($1) ORDER BY r.projection_id, r.min_slice
 _WORKERS = """
 SELECT
     w.owner, w.host, w.pid, w.joined_at, w.lease_until, w.lease_until > clock_timestamp() AS alive, w.leaving,
-    ARRAY(SELECT projections._part_name_v1(p.name, p.journal) FROM projections.projections AS p
-          WHERE p.projection_id = ANY(w.projection_ids) ORDER BY p.name, p.projection_id) AS projections,
-    count(r.min_slice) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
-FROM projections.workers AS w LEFT JOIN projections.projection_ranges AS r ON w.owner = r.owner
-WHERE w.group_id IS NULL GROUP BY w.owner ORDER BY w.joined_at, w.owner
+    runs.ranges, runs.projections, runs.slices
+FROM projections.workers AS w CROSS JOIN LATERAL (
+    SELECT
+        coalesce(sum(held.ranges), 0)::integer AS ranges,
+        array_agg(projections._part_name_v1(p.name, p.journal) ORDER BY p.name, p.projection_id) AS projections,
+        array_agg(held.slices ORDER BY p.name, p.projection_id) AS slices
+    FROM projections.projections AS p CROSS JOIN LATERAL (
+        SELECT count(*) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
+        FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id AND r.owner = w.owner
+    ) AS held
+    WHERE p.projection_id = ANY(w.projection_ids)
+) AS runs
+WHERE w.group_id IS NULL ORDER BY w.joined_at, w.owner
 """
 
 
@@ -158,9 +166,9 @@ class WorkerStatus(NamedTuple):
     lease_until: datetime
     alive: bool
     leaving: bool
-    projections: list[str]
     ranges: int
-    slices: int
+    slices: dict[str, int]
+    """How many slices it holds of each projection that it runs."""
 
 
 async def heartbeat(
@@ -245,4 +253,8 @@ async def read_ranges(session: Session, projection_ids: Sequence[int]) -> dict[i
 
 async def workers(session: Session) -> list[WorkerStatus]:
     """The workers that are alive, and those that were in the last hour, in the order in which they joined."""
-    return [WorkerStatus(*row.values()) for row in await session.fetch(_WORKERS)]
+    found = []
+    for row in await session.fetch(_WORKERS):
+        *known, projections, slices = row.values()
+        found.append(WorkerStatus(*known, dict(zip(projections or (), slices or (), strict=True))))
+    return found

@@ -15,6 +15,7 @@ from projections.terminal.output import (
     Columns,
     PartOf,
     at,
+    counted,
     facts,
     listing,
     row_of,
@@ -56,7 +57,7 @@ async def show(session: Session, /, owner: Annotated[str, Arg("WORKER")]) -> Ans
     one = next((each for each in await offsets.workers(session) if each.owner == owner), None)
     if one is None:
         raise NotFound(f"there is no worker {owner!r}: `projections workers` lists them", "unknown_worker")
-    statuses = await offsets.statuses(session, one.projections)
+    statuses = await offsets.statuses(session, [*one.slices])
     held = [PartOf(each.name, part) for each in statuses for part in each.ranges if part.owner == owner]
     return facts(
         _values(one) | {"held": [_held_values(part) for part in held]},
@@ -87,7 +88,7 @@ def _state(worker: offsets.WorkerStatus) -> str:
 
 _COLUMNS: Columns = {
     "worker": "owner", "host": "host", "pid": lambda one: str(one.pid), "state": _state, "joined": "joined_at",
-    "ranges": "ranges", "slices": lambda one: str(one.slices), "projections": "projections",
+    "ranges": "ranges", "holds": lambda one: [f"{name} ({counted(n, 'slice')})" for name, n in one.slices.items()],
 }  # fmt: skip
 _HELD: Columns = {
     "projection": "whole", "slices": "part.slices", "claimed": "part.claimed_at",

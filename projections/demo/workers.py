@@ -242,7 +242,7 @@ async def settle(database: Database, ranges: int) -> None:
     """
     async with database.session() as session:
         for worker in await offsets.workers(session):
-            if PROJECTIONS.keys() >= set(worker.projections):
+            if PROJECTIONS.keys() >= set(worker.slices):
                 await offsets.leave(session, worker.owner)
         for name in PROJECTIONS:
             with suppress(NotFound):  # it is cut when it runs for the first time

@@ -118,7 +118,7 @@ def _of_ranges(at: datetime, ranges: Sequence[tuple[Sequence[str], RangeLag]]) -
 
 def _of_projections(snapshot: Snapshot) -> Iterator[Measure]:
     def workers(one: ProjectionLag) -> int:
-        return sum(worker.alive and one.name in worker.projections for worker in snapshot.workers)
+        return sum(worker.alive and one.name in worker.slices for worker in snapshot.workers)
 
     def waiting(one: ProjectionLag) -> float:
         return max((snapshot.at - (one.parked_since or snapshot.at)).total_seconds(), 0.0)

@@ -233,12 +233,16 @@ class RangeSupervisor:
                 session.patience = self._process.settings.read_timeout
                 released = await store.release(session, horizon, import_id)
         except ProjectionsError as error:  # the next heartbeat shows it as ours, and it is released then
-            log.warning("release: %s", error, extra=self._extra("release_failed"))
+            log.warning(
+                "slices %s could not be given back; others take them when the lease ends: %s",
+                store.claim.slices, error,
+                extra=self._extra("release_failed"),
+            )  # fmt: skip
         else:
             if not released:  # likewise, if it is ours
-                log.warning(
-                    "release: slices %s are not as they were stored last: another has claimed them, or the database "
-                    "went back in time", store.claim.slices, extra=self._extra("release_failed"),
+                log.info(
+                    "slices %s need not be given back: a rescale or another worker was faster, or the database went "
+                    "back in time; nothing is lost", store.claim.slices, extra=self._extra("release_overtaken"),
                 )  # fmt: skip
 
     def _said(self, error: Exception) -> str:

@@ -173,6 +173,15 @@ async def test_two_that_start_at_once_share_the_ranges(journal: Database, dsn: s
     each_once(await effects(journal), **dict.fromkeys("abcdefgh", 1))
 
 
+async def test_a_worker_shows_how_many_slices_it_holds_of_each_projection(journal: Database) -> None:
+    async with running(journal, recording(), recording(name="q"), ranges=2):
+        await until(journal, f"SELECT count(owner) = 4 FROM {RANGES}")
+        async with journal.session() as session:
+            (worker,) = await offsets.workers(session)
+
+    assert (worker.ranges, worker.slices) == (4, {"p": 1024, "q": 1024})
+
+
 async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Database) -> None:
     await caught_up(journal, recording())
     await a_worker(journal, "gone", timedelta(milliseconds=300))

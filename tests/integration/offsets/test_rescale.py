@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, NotFound, connect
+from journal import ConnectionSettings, Database, NotFound, SliceRange, connect
+from offsets import OffsetStore
+from projections.running.ranges import Ranges
 from tests.fixtures.projections import (
     EFFECTS,
     caught_up,
@@ -114,6 +118,43 @@ async def test_rescales_one_upon_the_other_are_safe(journal: Database, dsn: str)
         )
 
     each_once(await effects(journal), **await counted(journal))
+
+
+async def test_a_rescale_that_overtakes_a_release_is_no_warning(
+    journal: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No heartbeat is answered meanwhile: one would say that the range is gone before the release does."""
+    release, beat, keep = OffsetStore.release, offsets.heartbeat, Ranges._keep
+    answered, overtaken = asyncio.Event(), list[SliceRange]()
+    answered.set()
+
+    async def rescale_first(store: OffsetStore, *arguments: Any) -> bool:
+        if not overtaken:
+            overtaken.append(store.claim.slices)
+            answered.clear()
+            await rescale(journal, 2)
+        return await release(store, *arguments)
+
+    async def late(*arguments: Any, leaving: bool) -> Any:
+        told = await beat(*arguments, leaving=leaving)
+        await answered.wait()
+        return told
+
+    async def keeping(self: Ranges, *arguments: Any) -> None:
+        await keep(self, *arguments)
+        answered.set()
+
+    monkeypatch.setattr(offsets, "heartbeat", late)
+    monkeypatch.setattr(Ranges, "_keep", keeping)
+    caplog.set_level("INFO", logger="projections")
+    monkeypatch.setattr(OffsetStore, "release", rescale_first)
+    await happen(journal, "a")
+
+    await caught_up(journal, recording())
+
+    told = [(record.levelname, record.action) for record in caplog.records if "given back" in record.message]  # type: ignore[attr-defined]
+    assert told == [("INFO", "release_overtaken")]
+    assert [record.message for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 async def test_progress_is_kept_when_ranges_split_and_merge(journal: Database) -> None:

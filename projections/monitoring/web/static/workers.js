@@ -25,17 +25,17 @@ function makeWorker(worker) {
 function showWorker(line, worker, at) {
   const state = worker.alive ? (worker.leaving ? "leaving" : "alive") : "gone";
   const lease = worker.lease_until - at;
-  const few = worker.projections.slice(0, 5).join(", ");
-  const more = worker.projections.length - 5;
+  const held = Object.entries(worker.slices).map(([name, slices]) => `${name} (${number(slices)} slices)`);
+  const few = held.slice(0, 5).join(", ");
+  const more = held.length - 5;
   row(line, [
     ["Worker", line.tag],
     ["State", state, `state-${state}`],
     ["Host", worker.host],
     ["Process", String(worker.pid)],
     ["Ranges", number(worker.ranges), "number"],
-    ["Slices", number(worker.slices), "number"],
     ["Lease", lease > 0 ? `${Math.round(lease)} s left` : `ended ${ago(worker.lease_until, at)}`],
-    ["Runs", more > 0 ? `${few} and ${number(more)} more` : few],
+    ["Holds", more > 0 ? `${few} and ${number(more)} more` : few],
   ]);
 }
 
