@@ -256,5 +256,6 @@ async def workers(session: Session) -> list[WorkerStatus]:
     found = []
     for row in await session.fetch(_WORKERS):
         *known, projections, slices = row.values()
-        found.append(WorkerStatus(*known, dict(zip(projections or (), slices or (), strict=True))))
+        held = dict(zip(projections or (), slices or (), strict=True))
+        found.append(WorkerStatus._make([*known, held]))
     return found

@@ -12,12 +12,9 @@ from offsets.management import statuses
 
 _LIST = """
 SELECT
-    (
-        SELECT projections._part_name_v1(p.name, p.journal) FROM projections.projections AS p
-        WHERE p.projection_id = k.projection_id
-    ) AS projection,
-    k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback
-FROM projections.parked_sources AS k
+    projections._part_name_v1(p.name, p.journal) AS projection,
+    k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback, p.journal
+FROM projections.parked_sources AS k INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id
 WHERE ($1::integer[] IS NULL OR k.projection_id = ANY($1)) AND ($2::text IS NULL OR k.source_id = $2)
 ORDER BY k.parked_at, k.source_id, k.projection_id LIMIT $3
 """
@@ -43,6 +40,8 @@ class ParkedSource(NamedTuple):
     """``waiting`` for somebody to decide; else what was decided, and is done by a worker within about a second."""
     traceback: str | None
     """File and line of what the handler raised."""
+    journal: str | None
+    """The journal of another database that has the event, by the name it is stored with; None: that of this one."""
 
 
 class ParkedSources:

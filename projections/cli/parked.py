@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import click
 
-from journal import Database, Session
+from journal import Database, Log, OwnedSession, Session, Unreadable, read_source_page
 from offsets import ParkedSource, ParkedSources
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
@@ -18,6 +20,8 @@ _COLUMNS = {
     "projection": "projection", "source": "source_id", "seq_nr": "seq_nr", "event type": "event_type",
     "attempts": "attempts", "parked at": "parked_at", "decision": "decision", "error": "error",
 }  # fmt: skip
+_LONGEST_PAYLOAD = 4000
+"""Characters of a payload that people are shown."""
 
 
 @click.group(cls=ListGroup)
@@ -30,7 +34,7 @@ def parked() -> None:
     \b
       projections parked list                       of all projections
       projections parked list orders                of one
-      projections parked show orders SOURCE         one, with the traceback of its handler
+      projections parked show orders SOURCE         one, with its payload and the traceback of its handler
       projections parked retry orders SOURCE        handle its event again; --all for all sources
       projections parked drop orders SOURCE         pass over its event; --all for all sources
 
@@ -56,14 +60,22 @@ async def list_(
     )  # fmt: skip
 
 
-@parked.command()
-@derived(sides="read")
-async def show(session: Session, /, name: str, source: str) -> Answer:
-    """Show a source that waits: its event, why it could not be handled, and where in the handler that was."""
+@parked.command(short_help="Show a source that waits, with its event.")
+@derived(sides="all")
+async def show(session: OwnedSession, journals: list[Log], /, name: str, source: str) -> Answer:
+    """
+    Show a source that waits: its event and payload, why it could not be handled, and where in the handler that was.
+
+    A long payload is cut; --json has all of it.
+    """
     found = await ParkedSources(session).show(name, source)
+    payload = await _payload(session, found, journals)
     known = (f"{name.replace('_', ' ')}: {printable(str(value))}" for name, value in _values(found).items())
     traceback = (f"  {printable(line)}" for line in (found.traceback or "none was kept").splitlines())
-    return Answer(values_of(found), [*known, "traceback:", *traceback])
+    return Answer(
+        values_of(found) | {"payload": _json(payload)},
+        [*known, f"payload: {_cut(payload)}", "traceback:", *traceback],
+    )
 
 
 @parked.command()
@@ -85,6 +97,29 @@ async def drop(
     confirm(f"Have projection {name!r} pass over {what}?", yes=yes)
     async with database.session() as session, session.transaction():
         return decided("dropped", "parked events", await ParkedSources(session).drop(name, source))
+
+
+async def _payload(session: OwnedSession, one: ParkedSource, journals: Sequence[Log]) -> str:
+    """What the journal has as the payload of the event that a source waits at, or why there is nothing to show."""
+    log = next((each for each in journals if each.name == one.journal), None)
+    if one.journal is None:
+        page = await read_source_page(session, one.source_id, one.seq_nr, one.seq_nr)
+    elif log is None:
+        return Unreadable(f"it is in journal {one.journal!r}, which --journal names")
+    else:
+        async with log.session() as reading:
+            page = await read_source_page(reading, one.source_id, one.seq_nr, one.seq_nr, queries=log.queries)
+    return page[0].payload_json if page else Unreadable("the journal no longer has this event")
+
+
+def _json(payload: str) -> Any:
+    return None if isinstance(payload, Unreadable) else json.loads(payload)
+
+
+def _cut(payload: str) -> str:
+    if len(payload) <= _LONGEST_PAYLOAD:
+        return printable(payload)
+    return f"{printable(payload[:_LONGEST_PAYLOAD])}… ({len(payload):,} characters: --json has all of them)"
 
 
 def _values(one: ParkedSource) -> dict[str, object]:

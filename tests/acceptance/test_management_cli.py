@@ -330,12 +330,30 @@ def test_a_parked_source_is_shown_with_where_its_event_failed(handled: str) -> N
     assert (found["source_id"], found["seq_nr"], found["decision"]) == ("N1", 1, "waiting")
     assert "Traceback (most recent call last):" in found["traceback"]
     assert "does not fit Landed" in found["traceback"]
+    assert found["payload"] == {}
     assert text.splitlines()[:3] == ["projection: delays", "source id: N1", "seq nr: 1"]
+    assert "payload: {}" in text.splitlines()
     assert "  Traceback (most recent call last):" in text.splitlines()
     assert (nobody.returncode, nobody.stderr) == (
         1,
         "error: source 'N9' of projection 'delays' is not parked\n",
     )
+
+
+def test_a_long_payload_of_a_parked_source_is_cut_for_people(app: Path, dsn: str) -> None:
+    with connect_sync(dsn) as connection:
+        connection.execute(SEEN)
+    append(dsn, event("N1", {"note": "x" * 5000 + "\x1b"}))
+    assert run(app, dsn) == 0
+
+    text = called("parked", "show", "delays", "N1", "--dsn", dsn).stdout
+    (line,) = (line for line in text.splitlines() if line.startswith("payload: "))
+    found = values("parked", "show", "delays", "N1", "--dsn", dsn)
+
+    assert line.startswith('payload: {"note":"xxx')
+    assert line.endswith("… (5,017 characters: --json has all of them)")
+    assert len(line) < 4100
+    assert found["payload"] == {"note": "x" * 5000 + "\x1b"}
 
 
 def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> None:
