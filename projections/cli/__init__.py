@@ -44,12 +44,8 @@ _COMMANDS = {
     "demo": LazyCommand(
         "projections.demo.command:demo", "Run real flights through it, and prove the result."
     ),
-    "attach": LazyCommand(
-        "projections.cli.journals:attach", "Check a journal of another system, and let it be read by a name."
-    ),
-    "detach": LazyCommand("projections.cli.journals:detach", "Forget a journal of another system."),
     "journals": LazyCommand(
-        "projections.cli.journals:journals", "List the journals of other systems, or show one of them."
+        "projections.cli.journals:journals", "List, show, attach and detach journals of other systems."
     ),
     "captures": LazyCommand(
         "projections.cli.captures:captures", "List, add and release tables whose changes append events."

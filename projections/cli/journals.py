@@ -1,4 +1,4 @@
-"""``projections attach``, ``detach`` and ``journals``: journals of other systems that are read by a name."""
+"""``projections journals``: journals of other systems that are read by a name."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from journal.foreign import (
     decoder_of,
     page_time,
 )
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import JOURNAL_PRIMARY_VARIABLE
 from projections.terminal.options import text_of
@@ -69,22 +70,40 @@ _Table = Opt("The table of its events, where it has no usual name.", metavar="[S
 _Mapping = Opt("What its columns mean, or what else is said of its kind, as TOML.", metavar="FILE")
 
 
-@click.command()
-@derived(sides="read")
-async def journals(session: Session, /, name: str | None = None) -> Answer:
+@click.group(cls=ListGroup)
+def journals() -> None:
     """
-    List the journals of other systems that are attached, or show the one of a NAME.
+    List, show, attach and detach journals of other systems.
 
-    They are known to the database of the read models, by names; `projections attach` attaches one.
-    """
-    if name is not None:
-        return _shown(_Read(await attached_journal(session, name), await _readers(session, name)))
+    They are known to the database of the read models, by names.
+
+    \b
+      projections journals                          those that are attached
+      projections journals show bank                one, and what its columns mean
+      projections journals attach eventsourcing postgresql://reader@db/bank --name bank --table bank_events
+      projections journals detach bank
+
+    Without a command, `list` is run.
+    """  # noqa: D301 - click reads the escape
+
+
+@journals.command(name="list")
+@derived(sides="read")
+async def list_(session: Session, /) -> Answer:
+    """List the journals of other systems that are attached, and which projections read them."""
     found = [_Read(one, await _readers(session, one.name)) for one in await attached_journals(session)]
-    nothing = "no journal is attached yet: `projections attach KIND DSN --name NAME` attaches one"
+    nothing = "no journal is attached yet: `projections journals attach KIND DSN --name NAME` attaches one"
     return listing("journals", found, _COLUMNS, nothing=nothing, values=_values)
 
 
-@click.command()
+@journals.command()
+@derived(sides="read")
+async def show(session: Session, /, name: str) -> Answer:
+    """Show a journal as it is attached: where it is, how it is read, and which projections read it."""
+    return _shown(_Read(await attached_journal(session, name), await _readers(session, name)))
+
+
+@journals.command()
 @derived(sides="read")
 async def attach(
     database: Database,
@@ -106,8 +125,8 @@ async def attach(
     describes. DSN is its database. Nothing is installed there, and nothing written.
 
     \b
-      projections attach eventsourcing postgresql://reader@db/bank --name bank --table bank_events
-      projections attach table --journal-variable ORDERS_DSN --name orders --mapping orders.toml --dry-run
+      projections journals attach eventsourcing postgresql://reader@db/bank --name bank --table bank_events
+      projections journals attach table --journal-variable ORDERS_DSN --name orders --mapping orders.toml --dry-run
       projections worker my_module --journal bank
 
     It says how long a page of events takes, and which index would make that cheaper. What could lose events is refused:
@@ -141,7 +160,7 @@ async def attach(
     return Answer(values, [*lines, end])
 
 
-@click.command()
+@journals.command()
 @derived(sides="read")
 async def detach(
     session: Session,

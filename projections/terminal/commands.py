@@ -47,6 +47,7 @@ from projections.durations import Duration, duration_text
 from projections.terminal.connection import (
     connected_journal,
     connected_journals,
+    read_side_alone,
     visit,
     visit_database,
     visit_session,
@@ -221,8 +222,11 @@ def _visit_sides(
     dsn = options.pop("dsn")
     if sides is None:
         return _visit(visited, dsn, work, options, as_json=as_json)
-    primary = options.pop("journal_primary") if sides in _READING else None
-    with databases_of(dsn, options.pop("journal", None), options.pop("read_side"), primary) as found:
+    read_side = options.pop("read_side")
+    if sides == "read":
+        with read_side_alone(dsn, read_side) as alone:
+            return _visit(visited, alone, work, options, as_json=as_json)
+    with databases_of(dsn, options.pop("journal"), read_side, options.pop("journal_primary")) as found:
 
         async def beside(place: Any, **values: Any) -> Answer:
             read: Any = connected_journals if sides == "all" else connected_journal
@@ -230,9 +234,7 @@ def _visit_sides(
                 answer: Answer = await work(place, journal, **values)
                 return answer
 
-        return _visit(
-            visited, found.read_side, beside if sides in _READING else work, options, as_json=as_json
-        )
+        return _visit(visited, found.read_side, beside, options, as_json=as_json)
 
 
 def _visit(

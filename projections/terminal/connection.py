@@ -120,6 +120,19 @@ def sides(
             yield _sides(read_side or one, journals or (one,), primary)
 
 
+@contextmanager
+def read_side_alone(dsn: str | None, read_side: str | None = None) -> Iterator[str]:
+    """The one of them that has the read models, for what asks no journal: none is started, if another has that."""
+    if dsn is None:
+        read_side = read_side or os.environ.get(READ_SIDE_VARIABLE) or None
+    if read_side is None:
+        with database_dsn(dsn) as one:
+            yield one
+    else:
+        check_dsn(read_side, "the DSN of the read side")
+        yield read_side
+
+
 def _check_primary(primary: str | None, journals: Sequence[str]) -> None:
     if primary is None:
         return

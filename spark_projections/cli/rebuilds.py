@@ -32,7 +32,7 @@ def rebuilds() -> None:
 
 
 @rebuilds.command(name="list")
-@derived
+@derived(sides="read")
 async def list_(session: Session, /) -> Answer:
     """List unfinished rebuilds, and finished ones whose replaced tables are kept, with the schema of their tables."""
     nothing = "no rebuild is unfinished, and no replaced table is kept"
@@ -40,7 +40,7 @@ async def list_(session: Session, /) -> Answer:
 
 
 @rebuilds.command()
-@derived
+@derived(sides="read")
 async def cancel(session: OwnedSession, /, name: str) -> Answer:
     """End the unfinished rebuild of the projection NAME, and drop what it has built."""
     async with _only_one(session, name) as number:
@@ -48,7 +48,7 @@ async def cancel(session: OwnedSession, /, name: str) -> Answer:
 
 
 @rebuilds.command("drop-old")
-@derived
+@derived(sides="read")
 async def drop_old(session: OwnedSession, /, name: str) -> Answer:
     """Drop the tables that earlier rebuilds of the projection NAME have replaced."""
     async with _only_one(session, name) as number, bookkeeping.transaction(session):

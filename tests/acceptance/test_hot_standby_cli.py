@@ -81,7 +81,16 @@ async def test_a_journal_of_another_system_is_attached_at_its_standby(
     async with hot_standby(base_cluster, databases, template) as servers:
         await execute(servers.primary, _TABLE)
         await servers.replayed()
-        attach = ["attach", "table", servers.both.standby.dsn("one"), "--name", "orders", "--table", "orders"]
+        attach = [
+            "journals",
+            "attach",
+            "table",
+            servers.both.standby.dsn("one"),
+            "--name",
+            "orders",
+            "--table",
+            "orders",
+        ]
         attach += ["--mapping", f"{tmp_path}/orders.toml"]
         where = ["--read-side", servers.read_side_dsn]
 

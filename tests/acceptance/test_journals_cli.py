@@ -141,7 +141,7 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
     app: Path, bank_dsn: str, read_side: str, processes: int
 ) -> None:
     pay(bank_dsn, "1.50", "2.50")
-    attach = ["attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
+    attach = ["journals", "attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
     both = ["--journal", "bank", "--read-side", read_side]
     work = ["worker", "bank", *both, "--until-caught-up", "--processes", str(processes)]
 
@@ -168,9 +168,9 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
         bank_dsn,
         ["payments"],
     )
-    shown = called("journals", "bank", "--json", "--read-side", read_side)
+    shown = called("journals", "show", "bank", "--json", "--read-side", read_side)
     assert json.loads(shown.stdout) == one | {"tables": ['"public"."bank_events"'], "bound": "sequence"}
-    assert "late commits by  sequence" in called("journals", "bank", "--read-side", read_side).stdout
+    assert "late commits by  sequence" in called("journals", "show", "bank", "--read-side", read_side).stdout
     again = called(*attach, "--read-side", read_side)
     assert (again.returncode, "is attached already: detach it first" in again.stderr) == (1, True)
 
@@ -185,7 +185,7 @@ def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str, ds
     )
     env = environment(PGSERVICEFILE=str(service)) | {"PROJECTIONS_DSN": dsn}
     work = ["worker", "bank", "--journal", "bank", *where, "--until-caught-up"]
-    assert projections("attach", "eventsourcing", *named, *where, env=env).returncode == 0
+    assert projections("journals", "attach", "eventsourcing", *named, *where, env=env).returncode == 0
     assert projections(*work, cwd=app, env=env).returncode == 0
     token = write_token([AwaitedEvent("a", 1, datetime.now(UTC), 1)])
 
@@ -205,7 +205,7 @@ def test_a_projection_goes_on_where_one_of_the_package_stood(
     app: Path, bank_dsn: str, read_side: str
 ) -> None:
     pay(bank_dsn, "1", "2", "4")
-    attach = ["attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
+    attach = ["journals", "attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events"]
     called(*attach, "--read-side", read_side)
     both = ["--journal", "bank", "--read-side", read_side]
     move = ["offsets", "import", "bank:Payments", *both]
@@ -236,20 +236,22 @@ def test_what_projections_read_is_not_detached_unless_forced(
 ) -> None:
     pay(bank_dsn, "1")
     where = ["--read-side", read_side]
-    called("attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events", *where)
+    called(
+        "journals", "attach", "eventsourcing", bank_dsn, "--name", "bank", "--table", "bank_events", *where
+    )
     work = ["worker", "bank", "--journal", "bank", *where, "--until-caught-up"]
     assert projections(*work, cwd=app).returncode == 0
 
-    refused = called("detach", "bank", *where)
+    refused = called("journals", "detach", "bank", *where)
     assert (refused.returncode, "journal 'bank' is read by 'payments'" in refused.stderr) == (1, True)
-    assert called("detach", "bank", "--force", *where).stdout == "journal 'bank' is detached\n"
+    assert called("journals", "detach", "bank", "--force", *where).stdout == "journal 'bank' is detached\n"
 
     assert attached(read_side) == []
     for command in (work, ["lag", "--journal", "bank", *where]):
         result = projections(*command, cwd=app)
         assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
-    for command in ("detach", "journals"):
-        result = called(command, "bank", *where)
+    for verb in ("detach", "show"):
+        result = called("journals", verb, "bank", *where)
         assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
 
 
@@ -259,6 +261,7 @@ def test_a_mapped_table_whose_dsn_is_in_the_environment(
     with connect_sync(bank_dsn) as connection:
         connection.execute(ORDERS)
     attach = [
+        "journals",
         "attach",
         "table",
         "--journal-variable",
@@ -309,7 +312,7 @@ def test_what_cannot_be_attached(
     places = {"HERE": bank_dsn, "MAPPING": mapping(tmp_path)}
     named = [places.get(one, one) for one in arguments]
 
-    result = called("attach", "--name", "bank", *named, "--read-side", read_side)
+    result = called("journals", "attach", "--name", "bank", *named, "--read-side", read_side)
 
     assert result.returncode in {1, 2}
     assert said in result.stderr
@@ -328,7 +331,7 @@ def test_a_role_without_the_privilege_is_told_which(tmp_path: Path, bank_dsn: st
         parts = urlsplit(bank_dsn)
         login = parts._replace(netloc=f"journals_login:p@{parts.netloc.rpartition('@')[2]}").geturl()
         result = projections(
-            "attach", "table", "--journal-variable", "ORDERS_DSN", "--name", "orders", "--table", "orders",
+            "journals", "attach", "table", "--journal-variable", "ORDERS_DSN", "--name", "orders", "--table", "orders",
             "--mapping", mapping(tmp_path), "--read-side", read_side, env=environment(ORDERS_DSN=login),
         )  # fmt: skip
         assert result.returncode == 1

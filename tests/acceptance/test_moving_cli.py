@@ -115,7 +115,10 @@ def test_one_that_is_killed_in_the_middle_has_stored_nothing_and_the_next_stores
 ) -> None:
     (tmp_path / "bank.py").write_text(_MODULE)
     where = ["--read-side", read_side]
-    assert called("attach", "akka-r2dbc", empty_dsn, "--name", "bank", "--dsn", read_side).returncode == 0
+    assert (
+        called("journals", "attach", "akka-r2dbc", empty_dsn, "--name", "bank", "--dsn", read_side).returncode
+        == 0
+    )
     move = ["offsets", "import", "bank:Accounts", "--from", "akka", "--journal", "bank", *where, "--json"]
     with connect_sync(read_side) as connection:
         connection.execute(_HOLD.encode())

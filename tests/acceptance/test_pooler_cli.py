@@ -129,11 +129,11 @@ archive restore DIRECTORY
 archive verify DIRECTORY --against-journal
 archive export DIRECTORY --entity-type plane --until 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
-journals
-attach table --journal-variable ORDERS_DSN --name orders --mapping MAPPING
-journals orders
+journals list
+journals attach table --journal-variable ORDERS_DSN --name orders --mapping MAPPING
+journals show orders
 offsets import app:Gated --position 0 --journal orders --dry-run
-detach orders
+journals detach orders
 captures list
 captures add seen
 captures release seen

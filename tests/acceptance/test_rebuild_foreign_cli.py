@@ -82,6 +82,7 @@ def where(databases: Databases, template: str, empty_dsn: str, tmp_path: Path) -
         with connect_sync(read_side) as connection:
             connection.execute(READ_MODELS)
         attach = (
+            "journals",
             "attach",
             "table",
             "--name",

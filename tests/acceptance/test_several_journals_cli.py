@@ -119,6 +119,7 @@ def test_one_of_ours_and_one_of_another_system_named_by_the_environment(
         )
         connection.execute("""INSERT INTO orders (source, version, body) VALUES ('x', 1, '{"delay": 3}')""")
     attached = called(
+        "journals",
         "attach",
         "table",
         empty_dsn,

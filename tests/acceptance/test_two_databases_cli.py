@@ -95,6 +95,20 @@ def test_parked_sources_are_decided_about_on_the_read_side(app: Path, dsn: str, 
     assert seen(read_side) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.parametrize("command", [["workers"], ["parked"], ["rebuilds"], ["journals"]])
+def test_no_server_is_started_for_what_asks_the_read_side_alone(
+    tmp_path: Path, read_side: str, command: list[str]
+) -> None:
+    home = tmp_path / "home"
+    named = projections(*command, "--read-side", read_side, env=environment(PROJECTIONS_HOME=str(home)))
+    known = environment(PROJECTIONS_HOME=str(home), PROJECTIONS_READ_SIDE=read_side)
+    by_environment = projections(*command, env=known)
+
+    assert (named.returncode, by_environment.returncode) == (0, 0), named.stderr + by_environment.stderr
+    assert named.stdout == by_environment.stdout
+    assert not home.exists()
+
+
 def test_without_the_journal_it_says_what_to_name(app: Path, dsn: str, read_side: str) -> None:
     both = ["--journal", dsn, "--read-side", read_side]
     assert projections("worker", "app:Delays", *both, "--until-caught-up", cwd=app).returncode == 0

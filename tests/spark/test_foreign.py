@@ -79,7 +79,16 @@ def read_side(databases: Databases, template: str) -> Any:
 
 def attach(bank: str, read_side: str) -> None:
     done = called(
-        "attach", "eventsourcing", bank, "--name", "bank", "--table", "bank_events", "--read-side", read_side
+        "journals",
+        "attach",
+        "eventsourcing",
+        bank,
+        "--name",
+        "bank",
+        "--table",
+        "bank_events",
+        "--read-side",
+        read_side,
     )
     assert done.returncode == 0, done.stderr
 

@@ -169,5 +169,7 @@ def test_attaching_runs_nothing_of_its_owner(hostile: str, dsn: str, tmp_path: P
         'table = "orders"\nsource = "name"\nnumber = "version"\nposition = "id"\nbound = "sequence"\n'
         'entity_type = "owned"\nevent_type = "kind"\npayload = "body"\n'
     )
-    done = called("attach", "table", hostile, "--name", "shop", "--mapping", str(mapping), "--dsn", dsn)
+    done = called(
+        "journals", "attach", "table", hostile, "--name", "shop", "--mapping", str(mapping), "--dsn", dsn
+    )
     assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ def theirs(
         connection.execute(TABLE.encode())
     (tmp_path / "theirs.toml").write_text(MAPPING.format(position=BOUNDS[bound], bound=bound))
     monkeypatch.setenv("THEIRS_DSN", empty_dsn)
-    attach = ("attach", "table", "--name", "theirs", "--journal-variable", "THEIRS_DSN")
+    attach = ("journals", "attach", "table", "--name", "theirs", "--journal-variable", "THEIRS_DSN")
     done = called(*attach, "--mapping", str(tmp_path / "theirs.toml"), "--read-side", read_side)
     assert done.returncode == 0, done.stderr
     return empty_dsn
