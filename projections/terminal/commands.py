@@ -179,6 +179,8 @@ def derived(
     def command(*context: click.Context, **options: Any) -> None:
         for name, either in alternatives.items():
             options[name] = _one_of(either, options)
+        if options.get("watches") and options.get("fail_above") is not None:
+            raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
         if check is not None:
             check(options)
         for name, kind in parts.items():
@@ -228,13 +230,13 @@ def _visit_sides(
             return _visit(visited, alone, work, options, as_json=as_json)
     with databases_of(dsn, options.pop("journal"), read_side, options.pop("journal_primary")) as found:
 
-        async def beside(place: Any, **values: Any) -> Answer:
+        async def on_both(place: Any, **values: Any) -> Answer:
             read: Any = connected_journals if sides == "all" else connected_journal
             async with read(found) as journal:
                 answer: Answer = await work(place, journal, **values)
                 return answer
 
-        return _visit(visited, found.read_side, beside, options, as_json=as_json)
+        return _visit(visited, found.read_side, on_both, options, as_json=as_json)
 
 
 def _visit(
@@ -250,8 +252,6 @@ def _visit(
     if not watches:
         answer: Answer = visited(dsn, lambda place: work(place, **options))
         return answer
-    if options.get("fail_above") is not None:
-        raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
     code = visited(dsn, lambda place: watch(lambda: work(place, **options), as_json=as_json))
     raise click.exceptions.Exit(code)
 
