@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION projections._lock_sources_v1(p_source_ids text[], p_e
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = 'force_generic_plan'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
