@@ -7,11 +7,10 @@ order: the next one is accepted, those up to it are duplicates, and a later one 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
-
-from cachetools import Cache, LRUCache
 
 
 class Verdict(Enum):
@@ -27,6 +26,8 @@ class Verdict(Enum):
     """Its source waits for a decision."""
 
 
+# Names of this module are looked up in a quarter of the time of members of the class, and each event needs one.
+_ACCEPTED, _DUPLICATE, _PARKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.PARKED
 _ABSENT = -1
 
 
@@ -43,61 +44,66 @@ class OffsetState:
     def __init__(
         self, cache_size: int, evicted_before: datetime, parked: Mapping[str, int] | None = None
     ) -> None:
-        self._known: LRUCache[str, int] = LRUCache(cache_size)
+        self.size = cache_size
+        """The most sources that it keeps."""
+        self._known: OrderedDict[str, int] = OrderedDict()  # the one that was used last is the last
         self.evicted_before = evicted_before
         self.complete = False
         """Whether all offsets are in memory: a source that is not there has none."""
         self.parked = dict(parked or {})
 
-    @property
-    def size(self) -> int:
-        """The most sources that it keeps."""
-        return int(self._known.maxsize)
-
     def unknown(self, source_ids: Iterable[str]) -> list[str]:
         """Those sources that must be looked up in the database before a verdict."""
         if self.complete:
             return []
-        get = self._known.get  # counts as a use: what a batch needs must not make room for what it looks up
-        return [source_id for source_id in source_ids if get(source_id) is None]
+        known, use = self._known, self._known.move_to_end
+        unknown: list[str] = []
+        for source_id in source_ids:
+            if source_id in known:
+                use(source_id)  # what a batch needs must not make room for what it looks up
+            else:
+                unknown.append(source_id)
+        return unknown
 
     def loaded(self, source_ids: Iterable[str], stored: Mapping[str, int]) -> None:
         """Take in what the database holds of sources that were looked up."""
-        for source_id in source_ids:
-            self._known[source_id] = stored.get(source_id, _ABSENT)
+        self._keep({source_id: stored.get(source_id, _ABSENT) for source_id in source_ids})
+
+    def _keep(self, seq_nrs: Mapping[str, int]) -> None:
+        known = self._known
+        for source_id, seq_nr in seq_nrs.items():  # update() would make a list of pairs first
+            known[source_id] = seq_nr
+        while len(known) > self.size:
+            known.popitem(last=False)
 
     def filled(self, stored: Mapping[str, int]) -> None:
         """Keep all offsets of the database in memory, if they fit."""
-        if len(stored) < self._known.maxsize:
+        if len(stored) < self.size:
             self._known.clear()
             self._known.update(stored)
             self.complete = True
 
     def committed(self, seq_nrs: Mapping[str, int]) -> None:
         """Take in the last events of a batch; only after its transaction has committed."""
-        known = self._known
-        for source_id, seq_nr in seq_nrs.items():
-            known[source_id] = seq_nr
-        if len(known) == known.maxsize:
+        self._keep(seq_nrs)
+        if len(self._known) == self.size:
             self.complete = False  # a new source may have displaced another one
 
-    def evicted(self, source_ids: Iterable[str], before: datetime) -> None:
+    def evicted(self, source_ids: Collection[str], before: datetime) -> None:
         """Events before a time count as handled, and these sources have no offset any more."""
         self.evicted_before = before
-        for source_id in source_ids:
-            if self.complete:
-                self._known.pop(source_id, None)
-            else:
-                self._known[source_id] = _ABSENT  # looked up: the next part of a split batch asks for it
+        if self.complete:
+            for source_id in _both(source_ids, self._known):
+                del self._known[source_id]
+        else:
+            self._keep(dict.fromkeys(source_ids, _ABSENT))  # the next part of a split batch asks for them
 
     def previous(self, source_ids: Collection[str]) -> dict[str, int]:
         """The last handled numbers of those sources that have one; all have been looked up."""
-        peek, known = Cache.__getitem__, self._known  # not a use: it costs a third
+        known = self._known
         if self.complete:
             source_ids = _both(source_ids, known)
-        return {
-            source_id: seq_nr for source_id in source_ids if (seq_nr := peek(known, source_id)) != _ABSENT
-        }
+        return {source_id: seq_nr for source_id in source_ids if (seq_nr := known[source_id]) != _ABSENT}
 
     def forget(self, source_ids: Iterable[str]) -> None:
         """Look these up again: the outcome of their last batch is not known."""
@@ -156,15 +162,13 @@ class BatchVerdicts:
         """The verdict on an event; it is not accepted by that."""
         known = self._known[source_id]
         if known == _ABSENT and db_timestamp < self._state.evicted_before:
-            return Verdict.DUPLICATE  # handled, and its offset is gone; also a first event
+            return _DUPLICATE  # handled, and its offset is gone; also a first event
         if seq_nr == known + 1 or (known == _ABSENT and seq_nr == 1):
-            return (
-                Verdict.PARKED if self._state.parked and source_id in self._state.parked else Verdict.ACCEPTED
-            )
+            return _PARKED if self._state.parked and source_id in self._state.parked else _ACCEPTED
         if seq_nr <= known:
-            return Verdict.DUPLICATE
+            return _DUPLICATE
         if source_id in self._state.parked:
-            return Verdict.PARKED
+            return _PARKED
         return Verdict.UNKNOWN_SOURCE if known == _ABSENT else Verdict.GAP
 
     def validate_unknown(self, predecessor: datetime | None) -> Verdict:

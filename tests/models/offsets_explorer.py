@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from cachetools import Cache
-
 from offsets import OffsetState
 from projections.running.acceptance import Acceptance
 from tests.models.breadth_first import Lost, explore
@@ -275,12 +273,11 @@ def _with(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
 
 def _remembered(machine: OffsetState) -> dict[str, int]:
     """What is in its cache, in the order in which it would be given up."""
-    cache = machine._known
-    return {name: Cache.__getitem__(cache, name) for name in cache._LRUCache__order}
+    return dict(machine._known)
 
 
 def _copied(machine: OffsetState) -> OffsetState:
-    copy = OffsetState(int(machine._known.maxsize), machine.evicted_before, machine.parked)
+    copy = OffsetState(machine.size, machine.evicted_before, machine.parked)
     copy.committed(_remembered(machine))
     return copy
 
