@@ -138,7 +138,7 @@ class Live:
         number = self.polls + times
         async with asyncio.timeout(100):
             while self.polls < number:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
 
 
 @pytest.mark.slow

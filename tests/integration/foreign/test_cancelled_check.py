@@ -32,7 +32,7 @@ async def test_a_check_that_is_cancelled_is_no_fault_of_the_mapping(empty_dsn: s
             await other.execute("LOCK TABLE log")
             checking = asyncio.create_task(table_log(database, _MAPPING, name="log"))
             while not await other.fetchval(_WAITS):  # the check waits for the lock
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
         with pytest.raises(DatabaseError, match="canceling statement") as raised:
             await checking
         assert not isinstance(raised.value, ForeignJournalError)

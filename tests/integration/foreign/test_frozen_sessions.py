@@ -27,6 +27,7 @@ from journal.polling import WritersPoller
 from journal.slices import ALL_SLICES
 from tests.fixtures.foreign import FOREIGN
 from tests.fixtures.frozen import Trap, cannot_trap
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
 
 TABLE = """
@@ -172,7 +173,7 @@ async def test_a_message_with_several_transactions_stamps_all_of_them_with_its_s
         running = asyncio.ensure_future(session.execute(statements))
         await until(
             reader.log.database,
-            "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+            f"SELECT count(*) = 1 FROM {WAITING} WHERE locktype = 'advisory'",
         )
         await pass_by(reader)
         with Trap(session.get_server_pid(), "StartTransactionCommand") as trap:

@@ -74,7 +74,7 @@ async def test_a_journal_that_goes_away_meanwhile_leaves_nothing_stored(empty_ds
         waiting = "SELECT pid FROM pg_locks WHERE relation = 'event_journal'::regclass AND NOT granted"
         async with asyncio.timeout(100):
             while (pid := await there.connection.fetchval(waiting)) is None:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
         await there.connection.execute("SELECT pg_terminate_backend($1)", pid)
         with pytest.raises(JournalUnavailable, match="journal 'bank': "):
             await moving

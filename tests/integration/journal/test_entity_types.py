@@ -26,6 +26,7 @@ from journal import (
     current_events,
 )
 from offsets.live import live_events
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute
 from tests.fixtures.reading import WAIT, now
 
@@ -179,8 +180,8 @@ async def test_a_source_is_of_one_type_so_that_its_numbers_are_one_row(
     await write(slow, ("plane", "a"))
     other = asyncio.create_task(write(writer, ("airport", "a")))
     async with database.session() as session:
-        while not await session.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
-            await asyncio.sleep(0)
+        while not await session.fetchval(f"SELECT EXISTS (SELECT FROM {WAITING})"):
+            await asyncio.sleep(0.001)
     await transaction.commit()
 
     with pytest.raises(InvalidEvent, match="source 'a' is of entity type 'plane', not 'airport'"):

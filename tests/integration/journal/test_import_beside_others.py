@@ -41,7 +41,7 @@ async def _until_anyone_is_blocked_by(database: Database, blocker: int) -> None:
         while not await session.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", blocker
         ):
-            pass
+            await asyncio.sleep(0.001)
 
 
 async def test_append_to_the_same_source_waits_for_the_chunk(database: Database) -> None:

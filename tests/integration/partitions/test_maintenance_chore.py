@@ -231,7 +231,7 @@ async def test_worker_that_may_not_maintain_says_so_once(
             async with maintaining(pool, OFTEN):
                 async with asyncio.timeout(100):
                     while any(task.get_name() == "Turns.run" for task in asyncio.all_tasks()):
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(0.001)
 
     assert [record.__dict__["action"] for record in caplog.records] == ["not_maintaining"]
 

@@ -172,7 +172,7 @@ class Worker:
                 if self.reading.done():
                     assert isinstance(self.reading.exception(), DatabaseUnavailable | TimeoutError), self.way
                     break
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
         given = [e.event_id for e in self.live]
         assert len(given) == len(set(given)), self.way
         order = [event_id for event_id in given if event_id in set(held)]

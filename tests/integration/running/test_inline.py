@@ -405,9 +405,7 @@ class TestRaces:
 
             task = asyncio.create_task(gate.at("swap", handle))
             await handled.wait()
-            await until(
-                journal, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
-            )
+            await until(journal, f"SELECT EXISTS (SELECT FROM {WAITING} WHERE locktype = 'advisory')")
         await task
         await run_until_caught_up(journal, DELAYS)
 

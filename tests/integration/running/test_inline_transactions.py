@@ -38,6 +38,7 @@ from tests.fixtures.inline import (
     inline_journal,
     mode,
 )
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import NO_RETRY, Failure, Happened, execute, fetchval, happen, running, until
 from tests.fixtures.rebuilds import ONE, Counts
 
@@ -113,7 +114,7 @@ async def test_a_connection_that_is_lost_on_the_way_commits_nothing(journal: Dat
         lost = await asyncpg.connect(dsn)
         await lost.execute("BEGIN")
         late = asyncio.create_task(TWINS[0](lost, [event("b")]))
-        await until(journal, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        await until(journal, f"SELECT EXISTS (SELECT FROM {WAITING})")
         await execute(journal, f"SELECT pg_terminate_backend({lost.get_server_pid()})")
         with pytest.raises(DatabaseUnavailable):
             await late

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from projections.monitoring import projection_lag, projection_lags
 from projections.running import run
 from projections.subscriptions import Matching
 from projections.waiting import wait_for
+from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import (
     EFFECTS,
@@ -191,10 +193,8 @@ async def test_two_workers_that_begin_at_a_time_see_each_other_s_journals(
         await offsets.register(one, "p", "plane", journal="first")
         second = asyncio.create_task(offsets.register(two, "p", "plane", journal="second"))
         async with read_side.session() as watching:
-            while not await watching.fetchval(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            ):
-                pass
+            while not await watching.fetchval(f"SELECT count(*) FROM {WAITING} WHERE locktype = 'advisory'"):
+                await asyncio.sleep(0.001)
         assert not second.done()
         await one.execute("UPDATE projections.projection_ranges SET horizon = now()")
         await one.commit()
@@ -359,7 +359,7 @@ async def test_to_wait_for_what_was_appended_to_one_of_them(
             await wait_for(read_side, "p", appended, settings().heartbeat, journal=journals[1])
         async with read_side.session() as session:
             await offsets.set_paused(session, "p", paused=False)
-        await wait_for(read_side, "p", appended, settings().lease, journal=journals[1])
+        await wait_for(read_side, "p", appended, timedelta(minutes=2), journal=journals[1])
         assert sorted(await effects(read_side)) == [("1a", 1), ("2a", 1)]
         with pytest.raises(WrongJournal, match="'p@second' is a part of projection 'p': name that"):
             await wait_for(read_side, "p@second", appended, settings().lease, journal=journals[1])

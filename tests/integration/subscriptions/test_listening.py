@@ -64,7 +64,7 @@ async def becomes(true: Callable[[], bool]) -> None:
     """Let everything else go on until something is so."""
     async with asyncio.timeout(100):
         while not true():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 async def last_match(database: Database) -> int:

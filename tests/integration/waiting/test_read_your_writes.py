@@ -53,7 +53,7 @@ async def known(database: Database) -> None:
 
 
 async def test_what_was_written_is_read_in_two_tabs(database: Database) -> None:
-    app = application(database, timeout=timedelta(seconds=20))
+    app = application(database, timeout=timedelta(minutes=2))
     async with running(database, recording()), browser(app) as one, browser(app) as other:
         for number in range(1, 21):
             tab, rest = (one, other) if number % 2 else (other, one)
@@ -150,13 +150,13 @@ async def test_a_lost_write_is_answered_with_409(database: Database) -> None:
 
 
 async def test_more_than_may_wait_are_turned_away(database: Database) -> None:
-    app = application(database, timeout=timedelta(seconds=20), max_waiting=1)
+    app = application(database, timeout=timedelta(minutes=2), max_waiting=1)
     async with browser(app) as client:
         token = (await client.post("/")).headers[HEADER]
         first = asyncio.create_task(client.get("/", headers={HEADER: token}))
         async with asyncio.timeout(100):
             while app._places:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
 
         turned_away = await client.get("/", headers={HEADER: token})
         await caught_up(database, recording())

@@ -142,11 +142,11 @@ class TestFailures:
             forgetting = duties._turns._works[0]
             async with asyncio.timeout(100):
                 while not forgetting.failures:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
             await execute(database, "ALTER FUNCTION projections.forgotten RENAME TO _forget_deliveries_v1")
             async with asyncio.timeout(100):
                 while forgetting.failures:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
 
         assert "webhooks wait, with their old deliveries" in caplog.text
 

@@ -299,7 +299,7 @@ class TestProcesses:
             await many(database, 3)
             async with asyncio.timeout(100):
                 while not one._service.failures:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)
             await execute(database, claim.format("gone", "_claim_schedules_v1"))
             await until(database, "SELECT min(next_at) > now() FROM projections.webhook_schedules")
 
