@@ -125,7 +125,7 @@ def test_a_dataframe_and_a_stream_of_what_another_package_writes(
         }
         stream = spark.readStream.format("journal").options(**options).load()
         writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "c"))
-        assert writer.trigger(availableNow=True).start().awaitTermination(90)
+        assert writer.trigger(availableNow=True).start().awaitTermination(200)
     assert set(Counter(found).values()) == {1}
     assert len(found) == 38
 

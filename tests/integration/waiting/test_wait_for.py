@@ -109,7 +109,10 @@ async def test_what_is_handled_is_found_however_short_the_time(database: Databas
     await wait_for(database, "p", appended, timedelta(milliseconds=1))
 
 
-async def test_without_a_free_connection_it_says_so(dsn: str, database: Database) -> None:
+async def test_without_a_free_connection_it_says_so(
+    dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiter, "_PATIENCE", 0.1)
     appended = await write(database, "a")
     await caught_up(database, recording())
     async with connect(dsn, ConnectionSettings(max_connections=1)) as small, small.session():
