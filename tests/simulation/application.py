@@ -68,7 +68,8 @@ def simulated(plan: Plan, is_healed: Callable[[], bool]) -> type[Any]:
             if failed[key] < plan.poison.get(key, 0) and not is_healed():
                 failed[key] += 1
                 raise Poison(f"event {envelope.seq_nr} of {envelope.source_id}")
-            await session.execute(_HANDLED, *key, envelope.event_id)
+            run = session.queue if plan.queues else session.execute
+            await run(_HANDLED, *key, envelope.event_id)
 
     return Simulated
 

@@ -26,6 +26,9 @@ _LIVE = 0.4
 _MOST_LOST = 12
 """Commits that a fail-over loses."""
 
+_OF_A_WORKER = {"crash", "power loss", "freeze", "hang", "cut", "long cut", "reset", "stop"}
+"""Kinds that nothing happens by where the worker has not started."""
+
 
 class Faults:
     """
@@ -85,6 +88,8 @@ class Faults:
     def _happens(self, fault: Fault) -> None:
         if self._world.faults_are_over:
             return
+        if fault.kind in _OF_A_WORKER and fault.worker not in self._world.workers.places:
+            return  # the history took so long that none has started
         self.done[fault.kind] += 1
         for step in self._world.workers.steps_of(fault.worker) or ["nothing"]:
             self.hit[fault.kind, step] += 1

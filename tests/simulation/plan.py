@@ -138,6 +138,8 @@ class Plan:
     """For events by source and number, how often their handler fails."""
     trouble: float = 0.0
     """The share of requests to receivers that something is wrong with."""
+    queues: bool = False
+    """Whether the handler queues its statement, and does not wait for it."""
 
     @property
     def size(self) -> int:

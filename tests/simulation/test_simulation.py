@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,6 +61,18 @@ def test_whatever_goes_wrong_everything_is_handled_once_and_in_order() -> None:
     assert report.failed == []
     assert report.committed > 20 * report.seeds  # the runs are not empty
     assert report.faults.total() > report.seeds
+
+
+def test_what_handlers_queue_is_handled_once_and_in_order() -> None:
+    outcomes = [simulate(replace(plan_of(seed), queues=True)) for seed in range(60_000, 60_020)]
+
+    assert [outcome.failure for outcome in outcomes if outcome.failure is not None] == []
+    assert sum(bool(outcome.plan.poison) for outcome in outcomes) > 2
+
+
+def test_a_fault_of_a_worker_before_the_first_has_started_is_none() -> None:
+    """The history of this run takes longer to write than others do."""
+    assert simulate(plan_of(60_014)).failure is None
 
 
 def test_a_clock_that_went_back_is_not_forgotten_by_a_range_that_starts_again() -> None:

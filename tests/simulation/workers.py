@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,11 @@ class Workers:
     def join(self, *, take_over: bool) -> None:
         """Start one more process."""
         self.start(max(self._places, default=0) + 1, take_over=take_over)
+
+    @property
+    def places(self) -> Collection[int]:
+        """The numbers of the places in which a process has started."""
+        return self._places.keys()
 
     def host(self, number: int) -> Host:
         """The process that is in a place now."""
