@@ -83,8 +83,8 @@ _MOST_QUEUED_TEXT = 4_000_000
 """Bytes and characters of their arguments, with which they are sent before."""
 
 _TEXTS = (str, bytes)
-_MOST_NOTED = 5
-"""Statements that an error of those that were queued tells of."""
+_MOST_NOTED = 5, 200
+"""Of how many statements an error of those that were queued tells, and of how many of their characters."""
 
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
@@ -168,8 +168,10 @@ class BaseSession(ABC):
             await self._send(runs)
         except BaseException as error:  # also where the caller catches it, or its time-out, and goes on
             self.queue_failed = True
-            for sql in list(dict.fromkeys(sql for sql, _ in runs))[:_MOST_NOTED]:
-                error.add_note(f"queued: {sql}")  # a traceback does not lead to where that was
+            # A traceback does not lead to where they were queued; of a long one, only the end is stored.
+            number, length = _MOST_NOTED
+            for sql in list(dict.fromkeys(sql for sql, _ in runs))[:number]:
+                error.add_note(f"queued: {' '.join(sql.split())[:length]}")
             raise
 
     def _take_queued(self) -> list[_Run]:

@@ -194,6 +194,22 @@ async def test_a_traceback_of_what_was_queued_has_the_statement(either: Database
     assert f"queued: {RECORD}" in traceback
 
 
+async def test_long_statements_do_not_push_the_error_out_of_its_traceback(either: Database) -> None:
+    async def queue_long(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        for n in range(10):
+            await session.queue(f"SELECT $1::int /* {n} {'long' * 1000} */", 1)
+        await queue(session, envelope)
+
+    await execute(either, REFUSES)
+    await happen(either, "bad")
+
+    await caught_up(either, queueing(queue_long))
+
+    traceback = await fetchval(either, "SELECT traceback FROM projections.parked_sources")
+    assert "effects_source_id_check" in traceback
+    assert "Traceback (most recent call last)" in traceback
+
+
 async def test_a_statement_that_hangs_is_cancelled_and_its_event_parked(either: Database) -> None:
     async def wait(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.queue("SELECT pg_advisory_xact_lock($1)", 7)
