@@ -16,15 +16,15 @@ from journal import Database
 from projections.errors import InvalidHandler
 from projections.subscriptions.consumer_loop import ConsumerLoop
 from projections.subscriptions.errors import InvalidSubscription
-from projections.subscriptions.groups import is_reliable
-from projections.subscriptions.matched_event import MatchedEvent
-from projections.subscriptions.registration import (
+from projections.subscriptions.group_handler import (
     Handler,
     HandlerOptions,
     HandlerSubscription,
     RegisteredHandler,
     register,
 )
+from projections.subscriptions.groups import is_reliable
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import register_handler, subscribe
 

@@ -22,12 +22,12 @@ from projections.running import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_letters import encode_batch, fail_batch
 from projections.subscriptions.errors import InvalidCursor
+from projections.subscriptions.group_handler import HandlerSubscription
 from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import HeldRanges, RangeReader
 from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
-from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.settled_matches import Settled
 from projections.subscriptions.subscribing import keep_subscriptions

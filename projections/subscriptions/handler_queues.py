@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from journal.tasks import end
+from projections.subscriptions.group_handler import HandlerSubscription, RegisteredHandler
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace
-from projections.subscriptions.registration import HandlerSubscription, RegisteredHandler
 
 log = logging.getLogger("projections")
 

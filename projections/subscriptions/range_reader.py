@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from journal import ProjectionsError, SliceRange
+from projections.subscriptions.group_handler import HandlerSubscription
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.handler_queues import FailedPart, Flow
 from projections.subscriptions.reading import Match, MatchPlace
-from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.settings import ConsumerSettings
 
 log = logging.getLogger("projections")

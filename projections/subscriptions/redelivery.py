@@ -16,9 +16,9 @@ from projections.subscriptions.dead_letters import (
     finish_retry,
     take_retries,
 )
+from projections.subscriptions.group_handler import RegisteredHandler
 from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.matched_event import MatchedEvent, describe
-from projections.subscriptions.registration import RegisteredHandler
 
 log = logging.getLogger("projections")
 

@@ -15,7 +15,7 @@ from typing import Any
 from journal import ConnectionSettings, Database, PollPacing, connect
 from projections import Backoff, RunSettings, run
 from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, Matching
-from projections.subscriptions.registration import Handler
+from projections.subscriptions.group_handler import Handler
 from tests.chaos.worker import LEASE
 
 GROUP = "chaos"

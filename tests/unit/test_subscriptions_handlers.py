@@ -22,7 +22,7 @@ from projections.subscriptions import (
     Publisher,
 )
 from projections.subscriptions.dead_letters import decode_batch, encode_batch
-from projections.subscriptions.registration import HandlerOptions, RegisteredHandler, register
+from projections.subscriptions.group_handler import HandlerOptions, RegisteredHandler, register
 
 NOWHERE = cast("Database", None)
 MINUTE = timedelta(minutes=1)
