@@ -90,6 +90,13 @@ def test_a_package_has_the_names_that_are_public_and_no_others(package: str) -> 
     assert sorted(named(package)) == sorted(PUBLIC[package].split())
 
 
+def test_the_page_on_versions_names_every_package_of_which_names_are_promised() -> None:
+    page = (ROOT / "docs" / "versioning.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith("| Python |"))
+
+    assert set(re.findall(r"`([a-z_.]+)`", row)) - {"__all__"} == set(PUBLIC)
+
+
 def test_there_is_not_more_to_know_than_there_was() -> None:
     assert len({name for names in PUBLIC.values() for name in names.split()}) <= 147
 
