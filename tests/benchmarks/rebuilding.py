@@ -22,7 +22,6 @@ from urllib.parse import quote_plus
 
 import psycopg
 from adbc_driver_postgresql import dbapi
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from journal import ConnectionSettings, connect
@@ -31,7 +30,7 @@ from spark_projections import RebuildOptions, rebuild
 from spark_projections.engine.session import spark_running
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
-from tests.benchmarks.server import Server, settle
+from tests.benchmarks.server import Server, forget_projections, settle
 from tests.fixtures.java import has_java
 
 _JARS = (
@@ -166,12 +165,7 @@ class _Work:
 
     def _clear(self) -> None:
         with psycopg.connect(self._dsn) as connection:
-            old = connection.execute(
-                "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'projections\\_old%'"
-            )
-            for (name,) in old.fetchall():
-                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
-            connection.execute("TRUNCATE projections.projections, projections.source_offsets CASCADE")
+            forget_projections(connection)
             connection.execute(f"DROP TABLE IF EXISTS {_PLAIN}; TRUNCATE delays, {_IN_SQL}")
 
 

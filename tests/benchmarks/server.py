@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -106,6 +107,14 @@ def compiling_server() -> Iterator[Server]:
                 if connection.execute("SELECT pg_jit_available()").fetchone() != (True,):
                     raise UnsafeServer("the installed PostgreSQL cannot compile: install it with LLVM")
             yield Server(dsn)
+
+
+def forget_projections(connection: psycopg.Connection[Any]) -> None:
+    """Drop what rebuilds have replaced, and what is known of projections: the next one begins from nothing."""
+    old = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'projections\\_old%'")
+    for (name,) in old.fetchall():
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+    connection.execute("TRUNCATE projections.projections, projections.source_offsets CASCADE")
 
 
 def settle(dsn: str) -> None:

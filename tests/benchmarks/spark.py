@@ -29,7 +29,7 @@ from spark_projections.reading.envelopes import envelopes
 from spark_projections.source.source import read_journal
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
-from tests.benchmarks.server import Server, settle
+from tests.benchmarks.server import Server, forget_projections, settle
 from tests.benchmarks.workload import Landed
 
 PLANES = Table(
@@ -176,14 +176,7 @@ class _Work:
 
     def _clear(self) -> None:
         with psycopg.connect(self._dsn) as connection:
-            old = connection.execute(
-                "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'projections\\_old%'"
-            )
-            for (name,) in old.fetchall():
-                connection.execute(
-                    psycopg.sql.SQL("DROP SCHEMA {} CASCADE").format(psycopg.sql.Identifier(name))
-                )
-            connection.execute("TRUNCATE projections.projections, projections.source_offsets CASCADE")
+            forget_projections(connection)
             connection.execute("TRUNCATE planes")
 
     def _check(self) -> None:
