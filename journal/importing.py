@@ -19,8 +19,8 @@ _LAST_YEAR = 9998
 _COLUMNS = (*EVENT_COLUMNS, "seq_nr", "db_timestamp")
 _STAGE = """
 CREATE TEMPORARY TABLE projections_import (
-    source_id text, entity_type text, event_type text, payload text, version smallint, metadata text,
-    tags text, event_id uuid, seq_nr bigint, db_timestamp timestamptz
+    source_id text COLLATE "C", entity_type text COLLATE "C", event_type text, payload text, version smallint,
+    metadata text, tags text, event_id uuid, seq_nr bigint, db_timestamp timestamptz
 ) ON COMMIT DROP
 """
 # Whatever the database's default is: the import looks at what others committed while it waited for its turn.

@@ -12,10 +12,19 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+-- Joins of the staged table with arrays: a loop in a loop would grow with the square of the chunk, and merging sorts all of it again.
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET enable_hashjoin = on
 AS $$
 DECLARE
     _seed CONSTANT uuid := gen_random_uuid();
     _wrong record;
+    _source_ids text[];
+    _entity_types text[];
+    _slices smallint[];
+    _seq_nrs bigint[];
+    _timestamps timestamptz[];
     _types text[];
     _times timestamptz[];
     _since timestamptz;
@@ -32,10 +41,14 @@ BEGIN
         AND NOT EXISTS (
             SELECT FROM pg_attribute AS a INNER JOIN pg_type AS t ON a.atttypid = t.oid
             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-            AND (t.typtype <> 'b' OR t.typnamespace <> 'pg_catalog'::regnamespace OR a.attgenerated <> '')
+            AND (
+                t.typtype <> 'b' OR t.typnamespace <> 'pg_catalog'::regnamespace OR a.attgenerated <> ''
+                -- By another, two sources might be one here.
+                OR a.attcollation NOT IN (0, '"default"'::regcollation, '"C"'::regcollation)
+            )
         )
     ) THEN
-        RAISE EXCEPTION 'projections_import is not a plain table with columns of PostgreSQL''s own types'
+        RAISE EXCEPTION 'projections_import is not a plain table with columns of PostgreSQL''s own types and the usual collations'
         USING ERRCODE = 'PJ003', HINT = 'Make it as journal/importing.py does: no index, trigger, rule or policy.';
     END IF;
     -- Imports follow one another, so that their numbers are in the order of their commits.
@@ -43,31 +56,34 @@ BEGIN
     PERFORM projections._lock_sources_v1(array_agg(i.source_id), array_agg(i.entity_type))
     FROM (SELECT DISTINCT i.source_id, i.entity_type FROM pg_temp.projections_import AS i) AS i;
 
-    SELECT i.source_id, i.entity_type, s.entity_type AS stored INTO _wrong
-    FROM pg_temp.projections_import AS i
-    CROSS JOIN LATERAL (SELECT s.* FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
-    WHERE i.entity_type <> s.entity_type
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'source % is of entity type %, not %',
-            quote_literal(_wrong.source_id), quote_literal(_wrong.stored), quote_literal(_wrong.entity_type)
-        USING ERRCODE = 'PJ003';
-    END IF;
+    -- Looked up once for each source; what follows takes each event of the staged table in turn.
+    SELECT
+        array_agg(s.source_id), array_agg(s.entity_type), array_agg(s.slice), array_agg(s.seq_nr), array_agg(s.db_timestamp)
+    INTO _source_ids, _entity_types, _slices, _seq_nrs, _timestamps
+    FROM (SELECT DISTINCT i.source_id FROM pg_temp.projections_import AS i) AS i
+    CROSS JOIN LATERAL (SELECT s.* FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s;
 
-    SELECT i.source_id, i.seq_nr, i.db_timestamp, i.expected, i.previous INTO _wrong
+    SELECT i.source_id, i.entity_type, i.stored, i.seq_nr, i.db_timestamp, i.expected, i.previous INTO _wrong
     FROM (
         SELECT
-            i.source_id, i.seq_nr, i.db_timestamp,
+            i.source_id, i.entity_type, s.entity_type AS stored, i.seq_nr, i.db_timestamp,
             s.seq_nr + row_number() OVER w AS expected,
             coalesce(lag(i.db_timestamp) OVER w, s.db_timestamp) AS previous
         FROM pg_temp.projections_import AS i
-        CROSS JOIN LATERAL (SELECT s.* FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
+        INNER JOIN unnest(_source_ids, _entity_types, _seq_nrs, _timestamps)
+        AS s (source_id, entity_type, seq_nr, db_timestamp) ON i.source_id = s.source_id
         WINDOW w AS (PARTITION BY i.source_id ORDER BY i.seq_nr, i.db_timestamp)
     ) AS i
-    WHERE i.seq_nr <> i.expected OR i.db_timestamp <= i.previous OR i.db_timestamp > clock_timestamp()
-    ORDER BY i.source_id, i.seq_nr
+    WHERE i.entity_type <> i.stored
+    OR i.seq_nr <> i.expected OR i.db_timestamp <= i.previous OR i.db_timestamp > clock_timestamp()
+    ORDER BY i.entity_type = i.stored, i.source_id, i.seq_nr
     LIMIT 1;
     IF FOUND THEN
+        IF _wrong.entity_type <> _wrong.stored THEN
+            RAISE EXCEPTION 'source % is of entity type %, not %',
+                quote_literal(_wrong.source_id), quote_literal(_wrong.stored), quote_literal(_wrong.entity_type)
+            USING ERRCODE = 'PJ003';
+        END IF;
         IF _wrong.seq_nr <> _wrong.expected THEN
             RAISE EXCEPTION 'source % has seq_nr % where % is due', quote_literal(_wrong.source_id), _wrong.seq_nr, _wrong.expected
             USING ERRCODE = 'PJ003';
@@ -130,16 +146,15 @@ BEGIN
         s.slice, i.version, i.source_id, i.entity_type, i.event_type, projections.checked_json_v1(i.payload),
         projections.checked_json_v1(i.metadata), i.tags::text[]
     FROM pg_temp.projections_import AS i
-    CROSS JOIN LATERAL (SELECT s.slice FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
+    INNER JOIN unnest(_source_ids, _slices) AS s (source_id, slice) ON i.source_id = s.source_id
     ORDER BY i.db_timestamp, s.slice, i.source_id, i.seq_nr;
     GET DIAGNOSTICS _count = ROW_COUNT;
 
-    UPDATE projections.sources AS s SET seq_nr = i.seq_nr, db_timestamp = i.db_timestamp
-    FROM (
-        SELECT i.source_id, max(i.seq_nr) AS seq_nr, max(i.db_timestamp) AS db_timestamp
-        FROM pg_temp.projections_import AS i GROUP BY i.source_id
-    ) AS i
-    WHERE s.source_id = i.source_id;
+    -- The rows are there: this finds each by its key.
+    INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)
+    SELECT i.source_id, min(i.entity_type), 0, max(i.seq_nr), max(i.db_timestamp)
+    FROM pg_temp.projections_import AS i GROUP BY i.source_id
+    ON CONFLICT (source_id) DO UPDATE SET seq_nr = excluded.seq_nr, db_timestamp = excluded.db_timestamp;
 
     INSERT INTO projections.imports (entity_type, from_timestamp, events)
     SELECT i.entity_type, min(i.db_timestamp), count(*)

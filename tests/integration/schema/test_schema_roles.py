@@ -65,6 +65,7 @@ _CODE_OF_THE_CALLER = {
         "ALTER TABLE projections_import ADD COLUMN who text GENERATED ALWAYS AS (public.who(source_id)) STORED"
     ),
     "domain": "CREATE DOMAIN public.own AS text; ALTER TABLE projections_import ALTER source_id TYPE public.own",
+    "collation": 'ALTER TABLE projections_import ALTER source_id TYPE text COLLATE "POSIX"',
     "child": "CREATE TEMPORARY TABLE child () INHERITS (projections_import)",
 }
 
