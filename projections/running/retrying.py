@@ -58,19 +58,23 @@ class Retrying:
             The last failure when no attempt is left; None when they are handled.
         """
         attempt = 1
-        while True:
-            if failure is None:
-                try:
-                    await handle()
-                except HandlerFailed as error:
-                    failure = error
-                else:
-                    return None
-            self._reporting.attempt_failed(envelope, failure, attempt)
-            if (delay := self._recovery.retries.delay(attempt)) is None:
-                return failure
-            await self._wait(delay.total_seconds())
-            failure, attempt = None, attempt + 1
+        try:
+            while True:
+                if failure is None:
+                    try:
+                        await handle()
+                    except HandlerFailed as error:
+                        failure = error
+                    else:
+                        return None
+                self._reporting.attempt_failed(envelope, failure, attempt)
+                if (delay := self._recovery.retries.delay(attempt)) is None:
+                    return failure
+                await self._wait(delay.total_seconds())
+                failure, attempt = None, attempt + 1
+        finally:
+            # Its traceback leads back here: together they would keep the event until the garbage collector looks.
+            failure = None
 
     async def give_up(
         self,

@@ -89,6 +89,38 @@ def test_the_garbage_collector_does_not_look_through_what_was_loaded_before(app:
     ]
 
 
+COLLECTS = """
+import gc, logging
+
+def collections() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+@projection("collects", entity_type="plane")
+class Collects:
+    async def start(self) -> None:
+        self.before = collections()
+
+    async def stop(self) -> None:
+        logging.getLogger("app").info("", extra={"action": "ends", "collected": collections() - self.before})
+
+    @handles(Landed)
+    async def landed(self, session: Session, event: Landed, envelope: EventEnvelope) -> None:
+        pass
+"""
+
+
+def test_the_garbage_collector_does_not_look_through_each_page_of_events(app: Path, dsn: str) -> None:
+    (app / "collecting.py").write_text(APP + COLLECTS)
+    with connect_sync(dsn) as connection:
+        append_sync(connection, [landed(f"N{n}") for n in range(5_000)])
+    once = ["--ranges", "1", "--until-caught-up", "--log-format", "json"]
+
+    result = projections("worker", "collecting:Collects", "--dsn", dsn, *once, cwd=app)
+
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [line["collected"] for line in lines if line["action"] == "ends"] == [0]
+
+
 @pytest.mark.slow
 def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
     result = projections(

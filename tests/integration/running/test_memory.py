@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import sys
 import weakref
 from asyncio.subprocess import PIPE
@@ -23,11 +24,14 @@ from journal import (
     connect,
 )
 from journal.database.error_translation import translate
-from projections import AtLeastOnce
+from projections import AtLeastOnce, Recovery
+from projections.defining import ExactlyOnce
+from projections.testing import run_until_caught_up
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
+    Failure,
     Happened,
     caught_up,
     each_once,
@@ -141,6 +145,32 @@ def test_a_lack_of_memory_frees_what_lost_connections_have_read() -> None:
             raise translate(MemoryError())
 
         assert read() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("give_up", [Recovery.retry_and_park, Recovery.retry_and_skip])
+@pytest.mark.parametrize("delivery", [ExactlyOnce(), AtLeastOnce()])
+async def test_events_that_fail_are_freed_without_the_garbage_collector(
+    database: Database, caplog: pytest.LogCaptureFixture, give_up: Any, delivery: Any
+) -> None:
+    """A few large ones would be all of the memory, and too few objects for Python to look for them."""
+    events: list[weakref.ref[Happened]] = []
+
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        events.append(weakref.ref(event))
+        raise Failure
+
+    caplog.set_level(logging.CRITICAL, logger="projections")  # caplog keeps errors with all that they lead to
+    await execute(database, EFFECTS)
+    await happen(database, "a", "b", "c")
+    again = give_up([timedelta(0)])
+    gc.disable()
+    try:
+        await run_until_caught_up(database, recording(fail, recovery=again, delivery=delivery))
+
+        assert len(events) >= 6
+        assert {event() for event in events} == {None}
     finally:
         gc.enable()
 
