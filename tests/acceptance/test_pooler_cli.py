@@ -14,6 +14,7 @@ import pytest
 from journal import append_sync
 from journal.database.sync import connect_sync
 from projections.cli import main
+from tests.fixtures.certificates import Authority
 from tests.fixtures.commands import (
     APP,
     COMMAND,
@@ -95,8 +96,10 @@ webhooks endpoints rotate-secret ENDPOINT
 webhooks endpoints renew-secrets
 webhooks endpoints test ENDPOINT
 webhooks endpoints verify ENDPOINT
-webhooks endpoints certificate ENDPOINT --remove
-webhooks endpoints oauth ENDPOINT --remove
+webhooks endpoints set-certificate ENDPOINT CLIENT
+webhooks endpoints remove-certificate ENDPOINT
+webhooks endpoints set-oauth ENDPOINT --token-url https://login.example.com/token --client-id acme --secret-file CLIENT
+webhooks endpoints remove-oauth ENDPOINT
 webhooks limits list
 webhooks limits change timeout --most 20s
 webhooks send acme order.paid {}
@@ -204,6 +207,7 @@ class Place:
             "NONE": NONE,
             "FILE": str(directory / "flights.csv"),
             "MAPPING": str(directory / "orders.toml"),
+            "CLIENT": str(directory / "client.pem"),
             "HANDLED": "SELECT source_id, seq_nr FROM seen WHERE projection = 'delays' ORDER BY source_id, seq_nr",
             "COMMITTED": "SELECT source_id, seq_nr FROM projections.events WHERE event_type = 'Landed'",
         }
@@ -226,6 +230,7 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
         "source_id,event_type,payload,db_timestamp\na,Landed,{},2020-01-01T00:00:00Z\n"
     )
     (directory / "orders.toml").write_text(MAPPING)
+    (directory / "client.pem").write_text(Authority().client("acme"))
     with (
         databases.fresh(template) as dsn,
         pooler_beside(dsn) as address,

@@ -1,4 +1,4 @@
-"""`projections webhooks endpoints certificate` and `oauth` as a user runs them."""
+"""Credentials of endpoints as a user sets and removes them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def test_a_certificate_is_set_shown_and_told_of_when_it_has_expired(
     await endpoint(database, "ep_1")
     pem = tmp_path / "client.pem"
     pem.write_text(Authority().client("acme"))
-    assert "shows CN=acme, good until" in ran("certificate", "ep_1", str(pem), "--dsn", dsn)
+    assert "shows CN=acme, good until" in ran("set-certificate", "ep_1", str(pem), "--dsn", dsn)
     shown = ran("show", "ep_1", "--dsn", dsn)
     assert "CN=acme, good until" in shown
     assert "PRIVATE KEY" not in shown + ran("show", "ep_1", "--json", "--dsn", dsn)
     assert "certificate expires" in ran("list", "--dsn", dsn)
     pem.write_text(Authority().client("acme", good_for=timedelta(days=31)))
-    ran("certificate", "ep_1", str(pem), "--dsn", dsn)
+    ran("set-certificate", "ep_1", str(pem), "--dsn", dsn)
     assert "certificate" not in ran("list", "--dsn", dsn)
     await execute(
         database,
@@ -41,9 +41,9 @@ async def test_a_certificate_is_set_shown_and_told_of_when_it_has_expired(
     assert "EXPIRED" in ran("show", "ep_1", "--dsn", dsn)
     assert "certificate expired" in ran("list", "--dsn", dsn)
     pem.write_text(Authority().client("acme", good_for=timedelta(days=-1)))
-    assert "the certificate has expired" in ran("certificate", "ep_1", str(pem), "--dsn", dsn, code=2)
-    assert "shows no certificate" in ran("certificate", "ep_1", "--remove", "--dsn", dsn)
-    assert "pass either FILE or --remove" in ran("certificate", "ep_1", "--dsn", dsn, code=2)
+    assert "the certificate has expired" in ran("set-certificate", "ep_1", str(pem), "--dsn", dsn, code=2)
+    assert "shows no certificate" in ran("remove-certificate", "ep_1", "--dsn", dsn)
+    assert "certificate" not in ran("list", "--dsn", dsn)
 
 
 async def test_a_client_of_oauth_is_set_and_its_secret_not_shown(
@@ -54,10 +54,10 @@ async def test_a_client_of_oauth_is_set_and_its_secret_not_shown(
     secret.write_text("s3cret-of-acme\n")
     client = ["--client-id", "acme", "--secret-file", str(secret), "--dsn", dsn]
     url = "https://login.example.com/token"
-    said = ran("oauth", "ep_1", "--token-url", url, *client)
+    said = ran("set-oauth", "ep_1", "--token-url", url, *client)
     said += ran("show", "ep_1", "--dsn", dsn) + ran("show", "ep_1", "--json", "--dsn", dsn)
     assert "sends access tokens of client 'acme'" in said
     assert f"acme, tokens of {url}" in said
     assert "s3cret-of-acme" not in said
-    assert "sends no access token" in ran("oauth", "ep_1", "--remove", "--dsn", dsn)
-    assert "pass either --token-url" in ran("oauth", "ep_1", "--client-id", "acme", "--dsn", dsn, code=2)
+    assert "sends no access token" in ran("remove-oauth", "ep_1", "--dsn", dsn)
+    assert "Missing option" in ran("set-oauth", "ep_1", "--client-id", "acme", "--dsn", dsn, code=2)

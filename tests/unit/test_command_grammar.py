@@ -24,6 +24,7 @@ def walk(command: click.Command, *path: str) -> Iterator[tuple[str, click.Comman
 
 
 GROUPS = {path: command for path, command in walk(main) if isinstance(command, click.Group)}
+VERBS = "list", "show", "add", "change", "remove", "retry", "drop", "cancel", "release", "delete", "clear"
 LISTS = sorted(path for path, group in GROUPS.items() if "list" in group.commands)
 
 
@@ -73,6 +74,17 @@ def test_every_command_that_ends_prints_json_on_request() -> None:
     }
 
     assert without == running | {"schema print"}
+
+
+def test_no_flag_replaces_a_verb() -> None:
+    found = {
+        f"{path} {one.opts[0]}"
+        for path, command in walk(main)
+        for one in command.params
+        if isinstance(one, click.Option) and one.is_flag and one.opts[0].removeprefix("--") in VERBS
+    }
+
+    assert found == set()
 
 
 def test_no_help_shows_what_a_merge_has_left() -> None:

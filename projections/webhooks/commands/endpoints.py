@@ -28,7 +28,12 @@ from projections.terminal.output import (
     shortened,
     values_of,
 )
-from projections.webhooks.commands.credentials import certificate, oauth
+from projections.webhooks.commands.credentials import (
+    remove_certificate,
+    remove_oauth,
+    set_certificate,
+    set_oauth,
+)
 from projections.webhooks.commands.endpoint_settings import Settings
 from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
 from projections.webhooks.commands.testing import test, verify
@@ -256,10 +261,8 @@ async def rotate_secret(
     return _with_secret(values, f"endpoint {whole} signs with a new secret", secret)
 
 
-endpoints.add_command(certificate)
-endpoints.add_command(oauth)
-endpoints.add_command(test)
-endpoints.add_command(verify)
+for command in (set_certificate, remove_certificate, set_oauth, remove_oauth, test, verify):
+    endpoints.add_command(command)
 
 
 def _endpoints(database: Database) -> Endpoints:
