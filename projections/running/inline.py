@@ -256,9 +256,11 @@ def _find(projection: Projection, envelope: EventEnvelope) -> tuple[type[BaseMod
 
 def _check_unspoiled(session: Session) -> None:
     """A handler that catches an error of the database spoils the transaction; not all drivers say so at its commit."""
-    if (failure := getattr(session, "failure", None)) is not None:
+    failure = getattr(session, "failure", None)
+    if failure is not None or getattr(session, "queue_failed", False):
+        reason = failure or "a statement that was queued has not ended"
         raise DatabaseError(
-            f"the handler caught an error of the database, which spoils the transaction: {failure}. Wrap the statement "
+            f"the handler caught an error of the database, which spoils the transaction: {reason}. Wrap the statement "
             "in session.savepoint()"
         ) from failure
 

@@ -27,6 +27,7 @@ from projections import (
     reacts,
 )
 from tests.fixtures.commands import ROOT, environment
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -106,6 +107,14 @@ async def read_in_a_savepoint(session: Session, event: Happened, envelope: Event
     with suppress(DatabaseError):
         async with session.savepoint():
             await read(session, event, envelope)
+
+
+async def flush_impatiently(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+    await session.queue("SELECT pg_advisory_xact_lock($1)", 7)
+    await session.queue(RECORD, "lost", 1)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await session.flush()
 
 
 BATCH = ["a", "b", "a", "c", "bad", "d", "bad", "a", "e", "b"]
@@ -229,12 +238,6 @@ async def test_a_statement_that_hangs_is_cancelled_and_its_event_parked(either: 
 
 
 async def test_a_time_out_that_a_handler_swallows_does_not_lose_what_others_queued(either: Database) -> None:
-    async def flush_impatiently(session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await session.queue("SELECT pg_advisory_xact_lock($1)", 7)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await session.flush()
-
     await happen(either, *BATCH)
 
     async with either.session() as holder:
@@ -312,6 +315,27 @@ async def test_an_inline_append_runs_what_is_queued_and_names_the_event_that_fai
     assert await effects(either) == [("a", 1), ("b", 1)]
 
 
+async def test_an_inline_append_on_the_callers_connection_does_not_commit_without_what_was_queued(
+    either: Database, dsn: str
+) -> None:
+    await caught_up(either, queueing())
+    inline = Inline(queueing(flush_impatiently))
+    async with either.session() as session:
+        await inline.set_mode(session, "inline")
+
+    async with either.session() as holder:
+        await holder.fetchval("SELECT pg_advisory_lock(7)")
+        async with either.session() as owner:
+            await owner.connection.execute("BEGIN")
+            with pytest.raises(ProjectionFailed, match="caught an error of the database"):
+                await inline.append(owner.connection, [Event("a", Happened(), "plane")])
+            await owner.connection.execute("COMMIT")
+        await holder.fetchval("SELECT pg_advisory_unlock(7)")
+
+    assert await effects(either) == []
+    assert await fetchval(either, "SELECT count(*) FROM projections.events") == 0
+
+
 KILLED = """
 import asyncio, os, signal, sys
 from journal import ConnectionSettings, connect
@@ -354,3 +378,18 @@ async def test_a_process_that_is_killed_in_the_middle_of_a_batch_leaves_nothing_
 
     await caught_up(either, queueing())
     each_once(await effects(either), **REST, bad=2)
+
+
+async def test_through_a_pooler_a_bad_row_is_found_as_well(
+    request: pytest.FixtureRequest, either: Database, dsn: str
+) -> None:
+    """Statements have no names there, and settings hold for a transaction."""
+    await execute(either, REFUSES)
+    await happen(either, *BATCH)
+
+    driver = request.node.callspec.params["either"]
+    async with pooler(dsn) as address, connect(address, ConnectionSettings(driver=driver)) as pooled:
+        await caught_up(pooled, queueing(at("d", read)))
+
+    each_once(await effects(either), **REST)
+    assert await fetchval(either, PARKED) == ["bad 1"]
