@@ -150,7 +150,7 @@ def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> 
         assert process.stdout is not None
         looks = [json.loads(process.stdout.readline())["groups"][0]["backlog"] for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=100)
+        _, errors = process.communicate(timeout=300)
 
     assert looks == [3, 3]
     assert (process.returncode, errors) == (130, "")
@@ -461,7 +461,7 @@ def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
     with subprocess.Popen(
         [*COMMAND, "publish", "t", "-", "--dsn", dsn], stdin=subprocess.PIPE, env=environment()
     ) as process:
-        process.communicate('{"ä": 1}\n'.encode(), timeout=100)
+        process.communicate('{"ä": 1}\n'.encode(), timeout=300)
 
     assert process.returncode == 0
     assert query(dsn, "SELECT payload::text FROM projections.events") == [('{"ä": 1}',)]

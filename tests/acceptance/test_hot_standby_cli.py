@@ -15,8 +15,6 @@ from tests.fixtures.hot_standby import hot_standby
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import execute
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def land(journal: Database, *source_ids: str) -> str:
     async with journal.transaction() as session:

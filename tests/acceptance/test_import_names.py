@@ -15,7 +15,7 @@ WAY_OUT = "Rename the one of your application, or move it into another package o
 
 def python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False, timeout=100,
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False, timeout=300,
         env=environment(),
     )  # fmt: skip
 

@@ -184,7 +184,7 @@ def test_watching_a_pipe_prints_one_look_after_another(
         while looks[-1] == 3:
             looks.append(json.loads(process.stdout.readline())["projections"][0]["backlog"])
         process.send_signal(number)
-        _, errors = process.communicate(timeout=100)
+        _, errors = process.communicate(timeout=300)
 
     assert looks[-1] == 4
     assert (process.returncode, errors) == (code, "")

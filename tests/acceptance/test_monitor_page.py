@@ -267,7 +267,7 @@ async def test_a_range_that_fails_is_marked_and_says_why(chromium: str, journal:
 async def test_page_says_that_the_monitor_is_gone_and_connects_again(
     chromium: str, journal: Database
 ) -> None:
-    async with asyncio.timeout(100), opened_page(chromium) as page:
+    async with asyncio.timeout(300), opened_page(chromium) as page:
         async with monitored(journal) as address:
             await page.open(f"http://{address}/{VIEW}")
             await page.until(f"document.readyState === 'complete' && {LIVE}")
@@ -308,7 +308,7 @@ async def test_all_tabs_live_and_act_over_one_stream(chromium: str, journal: Dat
     """A browser has six connections to a host for all of its tabs."""
     feed = Feed(journal, timedelta(milliseconds=100))
     async with (
-        asyncio.timeout(100),
+        asyncio.timeout(300),
         serving(Address("127.0.0.1", 0), monitor_app(journal, feed)) as address,
         AsyncExitStack() as opening,
     ):
@@ -339,7 +339,7 @@ async def test_all_tabs_live_and_act_over_one_stream(chromium: str, journal: Dat
 
 @pytest.mark.slow
 async def test_page_lives_where_tabs_can_share_nothing(chromium: str, journal: Database) -> None:
-    async with asyncio.timeout(100), monitored(journal) as address, opened_page(chromium) as page:
+    async with asyncio.timeout(300), monitored(journal) as address, opened_page(chromium) as page:
         await page.call("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.SharedWorker")
         await page.open(f"http://{address}/{VIEW}")
         await page.until(SHOWN)
@@ -348,7 +348,7 @@ async def test_page_lives_where_tabs_can_share_nothing(chromium: str, journal: D
 
 async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Database) -> None:
     async with (
-        asyncio.timeout(100),
+        asyncio.timeout(300),
         monitored(journal, token="secret") as address,
         opened_page(chromium) as page,
     ):

@@ -136,7 +136,7 @@ def test_one_that_is_killed_in_the_middle_has_stored_nothing_and_the_next_stores
             until(lambda: query(read_side, _WAITING) == [(2,)])
             assert query(read_side, _STORED) == []
             holding.rollback()
-            printed, _ = second.communicate(timeout=100)
+            printed, _ = second.communicate(timeout=300)
 
     assert second.returncode == 0
     answer = json.loads(printed)

@@ -195,7 +195,7 @@ def test_ctrl_c_removes_what_was_built(module: Path, filled: str) -> None:
         while process.poll() is None:
             # The task is in a batch, and sees it at its next: let it go on. It may have begun it again.
             query(filled, LET_GO)
-        _, said = process.communicate(timeout=100)
+        _, said = process.communicate(timeout=300)
 
     assert (process.returncode, query(filled, LEFT)) == (130, [])
     assert "stopped; what was built is removed" in said

@@ -18,7 +18,7 @@ from tests.fixtures.commands import environment
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")]
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
 
 APP = """
 import asyncio, sys
@@ -69,7 +69,7 @@ class Served:
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(*self._command, env=environment())
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while True:
                 assert self._process.returncode is None
                 with suppress(OSError):
@@ -81,7 +81,7 @@ class Served:
         """Send a signal; returns how the process has ended."""
         assert self._process is not None
         self._process.send_signal(number)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             return await self._process.wait()
 
     async def gone(self) -> None:

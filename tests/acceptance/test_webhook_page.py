@@ -166,7 +166,7 @@ async def test_it_works_without_scripts(chromium: str, database: Database) -> No
 
 async def _shown(page: Page, selector: str) -> str:
     """The text of an element as soon as it is there, asked from outside of the page."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             with suppress(PageLeft):
                 if await page.value(f"document.querySelector('{selector}') !== null"):

@@ -109,6 +109,6 @@ def test_a_page_that_cannot_be_is_refused(
     monkeypatch.syspath_prepend(str(tmp_path))
     done = subprocess.run(
         [*COMMAND, "webhooks", "page", "--key-file", key_file, *arguments], cwd=tmp_path, capture_output=True,
-        text=True, env=environment(), check=False, timeout=100,
+        text=True, env=environment(), check=False, timeout=300,
     )  # fmt: skip
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -118,7 +118,7 @@ def post(url: str, token: str, body: Any) -> tuple[int, str]:
 
 def asked(request: Request) -> tuple[int, str]:
     try:
-        with urlopen(request, timeout=100) as answer:
+        with urlopen(request, timeout=300) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:

@@ -105,7 +105,7 @@ class RollingChaos(SubscriptionChaos):
                 last = following
             for made in self._consumers():
                 group.create_task(made.run(last))
-            async with asyncio.timeout(100), self._database.session() as session:
+            async with asyncio.timeout(300), self._database.session() as session:
                 while not await session.fetchval(CAUGHT_UP, GROUP):
                     await asyncio.sleep(0.1)
             last.set()

@@ -78,7 +78,7 @@ class Stack:
             while time.perf_counter() < end:
                 group.create_task(self._send(sent))
                 await asyncio.sleep(random.uniform(0.5, 1.5) * OFTEN)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while not sent.keys() <= self._receiver.came.keys():
                 await asyncio.sleep(0.05)
         self.signal(signal.SIGSTOP)

@@ -174,7 +174,7 @@ class TestTimesWithCursors:
         assert names(await log.list_events(EventsRequest(gte=instant, lte=instant))) == ["e07"]
 
 
-@pytest.mark.daily(8)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("apart", [MICRO, 0 * MICRO], ids=["a microsecond apart", "at one time"])
 async def test_same_millisecond_1000_rows_all_pages(

@@ -26,8 +26,6 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs/examples"
 MANIFESTS = ROOT / "docs/operations/examples/kubernetes.yaml"
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def environment(dsn: str, folder: Path) -> dict[str, str]:
     path = f"{ROOT}{os.pathsep}{folder}"

@@ -16,6 +16,7 @@ needs_spin = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 slow = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
+@pytest.mark.daily(3)
 @needs_spin
 @pytest.mark.parametrize(
     ("writers", "ticks", "crashes", "prepared"),

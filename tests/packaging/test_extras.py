@@ -31,6 +31,7 @@ def without(missing: tuple[str, ...], *arguments: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "command", [["verify"], ["rebuild"], ["rebuilds"], ["rebuilds", "list"], ["parked", "list"]], ids=" ".join
 )

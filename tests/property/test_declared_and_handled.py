@@ -129,7 +129,7 @@ async def compare(
             await as_the_journal_says(database, Declared, "declared")
 
 
-@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(25, daily=3), suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     history=histories, batch_size=st.sampled_from([1, 3, 1000]), ranges=st.sampled_from([1, 3]), cut=st.integers(0, 30),
     again=st.booleans(),

@@ -169,8 +169,9 @@ def test_what_is_more_than_is_compared_at_once_is_split_and_compared_all_the_sam
     assert set(found.examples) == {Finding("lost", *lost[:2]), Finding("doubled", *handled[0][:2])}
 
 
-def test_a_million_events_need_little_memory_and_one_corruption_of_each_kind_is_found() -> None:
-    sources, each = 20_000, 50
+@pytest.mark.parametrize("sources", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_very_many_events_need_little_memory_and_one_corruption_of_each_kind_is_found(sources: int) -> None:
+    each = 50
 
     def events() -> Iterable[Key]:
         return ((f"source {s}", n) for n, s in itertools.product(range(1, each + 1), range(sources)))
@@ -197,4 +198,4 @@ def test_a_million_events_need_little_memory_and_one_corruption_of_each_kind_is_
         Finding("lost", "source 7", 20), Finding("doubled", "source 9", 12), Finding("invented", "source 3", 99),
         Finding("out_of_order", "source 11", 32), Finding("doubled", "source 11", 33),
     }  # fmt: skip
-    assert most < 40e6  # a 64th of them, and what is waiting in the buffers
+    assert most < 40 * sources * each  # a 64th of them, and what is waiting in the buffers

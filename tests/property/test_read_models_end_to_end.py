@@ -174,7 +174,7 @@ async def run_once(
         await as_the_journal_says(database, P, "t")
 
 
-@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(40, daily=5), suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     sql=statements,
     history=histories,

@@ -39,7 +39,7 @@ def check(dsn: str, program: Program, connections: int) -> list[Line]:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(20), id="some"), pytest.param(range(20, 400), id="many", marks=pytest.mark.slow)],
+    [pytest.param(range(8), id="some"), pytest.param(range(8, 400), id="many", marks=pytest.mark.slow)],
 )
 @pytest.mark.timeout(900)
 def test_long_schedules_have_the_same_answers(dsn: str, seeds: range) -> None:
@@ -128,7 +128,7 @@ def groups_program(seed: int, length: int) -> Program:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(10), id="some"), pytest.param(range(10, 200), id="many", marks=pytest.mark.slow)],
+    [pytest.param(range(5), id="some"), pytest.param(range(5, 200), id="many", marks=pytest.mark.slow)],
 )
 @pytest.mark.timeout(900)
 def test_groups_have_the_same_answers(dsn: str, seeds: range) -> None:
@@ -164,7 +164,7 @@ def webhooks_program(seed: int, length: int) -> Program:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(8), id="some"), pytest.param(range(8, 200), id="many", marks=pytest.mark.slow)],
+    [pytest.param(range(4), id="some"), pytest.param(range(4, 200), id="many", marks=pytest.mark.slow)],
 )
 @pytest.mark.timeout(900)
 def test_webhooks_have_the_same_answers(dsn: str, seeds: range) -> None:

@@ -46,8 +46,6 @@ from tests.property.test_rebuild_model import changes, sources
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def module_dsn(databases: Any, template: str) -> Iterator[str]:

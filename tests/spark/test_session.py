@@ -238,7 +238,6 @@ def test_cores_of_a_master(master: str, cores: int | None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_cluster_finishes_a_job_after_a_worker_and_the_other_executor_were_killed(
     standalone_cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

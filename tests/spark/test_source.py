@@ -281,7 +281,6 @@ with spark_running("local[1,1]", conf=conf) as spark:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)  # a Spark of its own
 def test_a_password_of_the_environment_is_in_no_plan_event_log_or_error(address: str, tmp_path: Path) -> None:
     secret = "geheim4711"
     with psycopg.connect(address) as connection:

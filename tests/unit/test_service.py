@@ -23,7 +23,7 @@ def service(step: Callable[[], Awaitable[float]], **options: Any) -> Service:
 
 
 async def done(made: Service, *args: Any, **options: Any) -> bool:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         return await made.run(*args, **options)
 
 

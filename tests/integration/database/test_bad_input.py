@@ -243,7 +243,7 @@ class Heard(logging.Handler):
     async def wait(self) -> None:
         logger = logging.getLogger("projections")
         logger.addHandler(self)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await self.heard.wait()
         logger.removeHandler(self)
 

@@ -44,7 +44,7 @@ async def test_events_are_matched_consumed_and_listened_to_where_serializable_is
         async with strict.transaction() as session:
             await publish(session, "t", {})
 
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             assert (await anext(aiter(events))).topic == "t"
         await seen.until_events(1)
         stop.set()

@@ -34,8 +34,6 @@ from tests.fixtures.commands import called, projections
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.projections import execute, happen
 
-pytestmark = pytest.mark.timeout(120)
-
 BY_INTERVAL = partial(
     IntervalBacktracking, late_by=timedelta(milliseconds=300), every=timedelta(milliseconds=50)
 )
@@ -130,13 +128,13 @@ class Live:
                 self._more.notify_all()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(100), self._more:
+        async with asyncio.timeout(300), self._more:
             await self._more.wait_for(lambda: len(self.seen) >= count)
 
     async def polled(self, times: int) -> None:
         """Wait for so many polls more."""
         number = self.polls + times
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while self.polls < number:
                 await asyncio.sleep(0.001)
 

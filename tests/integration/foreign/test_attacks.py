@@ -211,6 +211,7 @@ async def test_a_partition_that_is_added_is_read(
     each_once(await effects(read_side), a=2, b=1)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "started again"])
 @pytest.mark.parametrize(
     "back",
@@ -258,7 +259,6 @@ async def test_rows_that_are_truncated_are_no_events_and_what_follows_is_handled
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("bound", MAPPINGS)
 async def test_no_page_of_a_million_rows_depends_on_statistics(
     empty_dsn: str, owner: asyncpg.Connection, bound: str

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import asyncpg
-import pytest
 
 from journal import Database, Log, connect
 from journal.foreign import table_log
@@ -26,7 +25,6 @@ from tests.fixtures.projections import (
 from tests.integration.foreign.test_attacks import MAPPINGS, TABLE, insert
 from tests.integration.going_back.test_two_databases import answered
 
-pytestmark = pytest.mark.timeout(120)
 _LOGGED_AHEAD = 33
 """Numbers that a sequence may draw until it writes to the log of the server again."""
 

@@ -139,7 +139,6 @@ async def journal(empty_dsn: str) -> AsyncIterator[tuple[R2dbcJournal, asyncpg.C
     await connection.close()
 
 
-@pytest.mark.timeout(300)
 async def test_each_fails_as_the_fault_of_its_event(journal: Any, empty_dsn: str, dsn: str) -> None:
     written, connection = journal
     fine = (_JSON, _MANIFEST, b'{"text": "fine"}')
@@ -168,7 +167,6 @@ async def test_each_fails_as_the_fault_of_its_event(journal: Any, empty_dsn: str
     assert process.longest < 10  # 70 s for one of these numbers alone, where it is decoded
 
 
-@pytest.mark.timeout(300)
 async def test_a_page_ends_with_what_its_payloads_unpack_to(journal: Any, empty_dsn: str) -> None:
     """Forty payloads of 15 KB in the database are 600 MB here."""
     written, connection = journal

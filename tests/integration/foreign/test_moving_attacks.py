@@ -72,7 +72,7 @@ async def test_a_journal_that_goes_away_meanwhile_leaves_nothing_stored(empty_ds
         await there.connection.execute("LOCK TABLE event_journal IN ACCESS EXCLUSIVE MODE")
         moving = asyncio.create_task(take_over(read_side, log, Accounts, AKKA))
         waiting = "SELECT pid FROM pg_locks WHERE relation = 'event_journal'::regclass AND NOT granted"
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while (pid := await there.connection.fetchval(waiting)) is None:
                 await asyncio.sleep(0.001)
         await there.connection.execute("SELECT pg_terminate_backend($1)", pid)

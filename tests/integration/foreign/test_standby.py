@@ -20,8 +20,6 @@ from tests.fixtures.hot_standby import Servers, hot_standby, step_by_step
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import execute
 
-pytestmark = pytest.mark.timeout(120)
-
 _TABLE = """
 CREATE TABLE orders (
     id bigserial PRIMARY KEY, source text, version int, at timestamptz DEFAULT now(), body jsonb DEFAULT '{}',

@@ -19,7 +19,6 @@ from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, qu
 from tests.fixtures.webhook_delivery import LOCAL, Gate, delivering, finished, hook, sent
 
 pytestmark = [
-    pytest.mark.timeout(120),
     pytest.mark.parametrize("pooled", [False, True], ids=["direct", "pooled"]),
 ]
 
@@ -33,7 +32,7 @@ def address(servers: Pair, *, pooled: bool) -> str:
 
 async def answered(database: Database) -> None:
     """Wait until the new primary answers."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             try:
                 async with database.session() as session:

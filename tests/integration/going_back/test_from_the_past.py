@@ -142,6 +142,7 @@ class TestOnePageAfterTheOther:
         assert Counter(await matched_by(database, "g")).most_common()[-1][1] == 2
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("seed", range(3))
 async def test_beside_a_worker_that_matches_and_a_consumer(database: Database, seed: int) -> None:
     choose, seen = Random(seed), Seen()

@@ -170,7 +170,7 @@ async def test_a_consumer_that_starts_over_reads_nothing_before_it_has_subscribe
             await subscribe(session, "g", topics=["Other"])
             await append(session, [Event("b", {}, "plane", event_type="Other")])
         await match_all(database)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while sum("not now" in record.getMessage() for record in caplog.records) < 2:
                 await asyncio.sleep(0.01)
         async with database.session() as session:

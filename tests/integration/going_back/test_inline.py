@@ -93,7 +93,7 @@ CASES = [
 
 
 async def reachable(database: Database) -> None:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             with suppress(ProjectionsError, TimeoutError):
                 return await execute(database, "INSERT INTO kinds SELECT WHERE FALSE")

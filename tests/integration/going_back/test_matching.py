@@ -107,7 +107,7 @@ async def test_one_who_listens_learns_that_its_subscription_is_another(database:
                 )
             assert number == events.subscription_id
             with pytest.raises(SubscriptionLost):
-                async with asyncio.timeout(100):
+                async with asyncio.timeout(300):
                     await anext(events)
         assert not first.ended.is_set()
         assert await fetchval(database, SUBSCRIBED + " WHERE topics = '{Never}'") == first.subscription_id

@@ -20,8 +20,6 @@ from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import execute, fetchval, happen
 from tests.fixtures.rebuilds import ONE, Counts
 
-pytestmark = pytest.mark.timeout(120)
-
 STATES = "SELECT string_agg(state, ' ' ORDER BY rebuild_id) FROM projections.rebuilds"
 
 

@@ -31,8 +31,6 @@ from tests.fixtures.projections import (
 )
 from tests.fixtures.proxy import proxy_to
 
-pytestmark = pytest.mark.timeout(120)
-
 _PARKED = "SELECT array_agg(source_id || ' ' || seq_nr ORDER BY source_id) FROM projections.parked_sources"
 
 
@@ -46,7 +44,7 @@ async def a_read_side(databases: Databases, template: str) -> AsyncIterator[Data
 
 async def answered(database: Database) -> None:
     """Wait until the new primary answers."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             try:
                 async with database.session() as session:

@@ -88,7 +88,7 @@ async def served(limits: ConnectionLimits) -> AsyncIterator[tuple[App, Connect]]
         writer.write(sent)
         return reader, writer
 
-    async with asyncio.timeout(100), serving(ANY_PORT, app.app, limits=limits) as address:
+    async with asyncio.timeout(300), serving(ANY_PORT, app.app, limits=limits) as address:
         try:
             yield app, connect
         finally:

@@ -87,7 +87,7 @@ async def test_ranges_that_wait_for_a_poll_hold_no_connection_that_others_need_t
     ]
     running = [asyncio.create_task(runner.run()) for runner in runners]
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await poller.all_wait.wait()
     poller.wake()
     await until_effects(smallest, len(SOURCES))

@@ -88,7 +88,7 @@ async def test_who_notes_a_change_waits_for_nobody_who_forgets_old_ones(database
     note = "SELECT projections._note_range_change_v1(1, 'rescaled', 2, 1, NULL, NULL)"
     for _ in range(50):
         await execute(database, note)
-    async with database.transaction() as one, asyncio.timeout(100):
+    async with database.transaction() as one, asyncio.timeout(300):
         await one.execute(note)  # has forgotten the oldest, and not ended
         await execute(database, note)
     await execute(database, note)
@@ -202,7 +202,7 @@ async def test_a_projection_that_is_removed_meanwhile_holds_up_no_heartbeat(data
     await execute(database, "UPDATE projections.projection_ranges SET owner = 'gone', assigned_to = 'new'")
     await execute(database, BEAT, "new", timedelta(hours=1), 0, 1)
     await execute(database, "UPDATE projections.projection_ranges SET owner = 'gone'")
-    async with database.transaction() as removing, asyncio.timeout(100):
+    async with database.transaction() as removing, asyncio.timeout(300):
         await removing.execute("SELECT FROM projections.projections WHERE projection_id = 1 FOR UPDATE")
         await execute(database, BEAT, "new", timedelta(hours=1), 1, 2)
 

@@ -251,7 +251,7 @@ async def test_an_answer_under_way_does_not_keep_the_server_from_ending(journal:
             closed.set()
         return Response()
 
-    async with httpx.AsyncClient(timeout=100) as client:
+    async with httpx.AsyncClient(timeout=300) as client:
         async with serving(ANY_PORT, Starlette(routes=[Route("/", wait)])) as address:
             task = asyncio.create_task(client.get(f"http://{address}/"))
             await asked.wait()

@@ -331,7 +331,7 @@ async def test_a_role_of_workers_may_do_everything(
 
 
 async def test_stream_tells_again_and_again(known: Database) -> None:
-    async with asyncio.timeout(100), monitoring(known) as client:
+    async with asyncio.timeout(300), monitoring(known) as client:
         told = []
         async for kind, found in documents(client):
             told.append((kind, found))
@@ -361,7 +361,7 @@ async def test_a_projection_is_told_with_every_slice_range_and_parked_source(par
 
 
 async def test_the_lines_of_a_projection_go_on_where_the_page_has_them(known: Database) -> None:
-    async with asyncio.timeout(100), monitoring(known) as client:
+    async with asyncio.timeout(300), monitoring(known) as client:
         numbers = (n for n in range(1, 100))
         async for _ in documents(client):
             if next(numbers) == 4:
@@ -424,7 +424,7 @@ async def test_all_clients_share_a_look(known: Database) -> None:
 
 async def test_while_nobody_watches_the_database_is_left_alone(known: Database) -> None:
     feed = Feed(known, **WATCHED_ONLY)
-    async with asyncio.timeout(100), feed.running():
+    async with asyncio.timeout(300), feed.running():
         number, _ = await feed.after(0)
         waiting = asyncio.create_task(feed.after(number))
         done, _ = await asyncio.wait([waiting], timeout=10 * SOON.total_seconds())
@@ -457,7 +457,7 @@ async def test_a_database_that_is_lost_is_told_and_comes_back(
 
 async def test_the_end_of_the_monitor_ends_its_streams(known: Database) -> None:
     feed = Feed(known, **WATCHED_ONLY)
-    async with asyncio.timeout(100), asking(monitor_app(known, feed)) as client:
+    async with asyncio.timeout(300), asking(monitor_app(known, feed)) as client:
         kinds = []
         async for kind, _ in documents(client):
             kinds.append(kind)
@@ -510,7 +510,7 @@ def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
         for _ in lines:
             pass
 
-        assert process.wait(timeout=100) == code
+        assert process.wait(timeout=300) == code
 
 
 WRONG = {

@@ -291,6 +291,7 @@ async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) ->
     assert await fetchval(hooks, STATE, "a") == "active"
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("missing", "modules"),
     [

@@ -274,7 +274,7 @@ async def test_a_process_that_delivers_serves_what_it_counts_and_that_it_is_read
     await deliver_events(database, "a")
     metrics, held, stop = WebhookMetrics(), Held(), asyncio.Event()
     app = delivering_app(metrics, database)
-    async with asyncio.timeout(100), asking(app) as client:
+    async with asyncio.timeout(300), asking(app) as client:
         before = (await client.get("/readyz")).status_code
         task = asyncio.create_task(deliver(database, metrics.watching(held), observer=metrics, stop=stop))
         await held.begun.wait()
@@ -295,7 +295,7 @@ async def test_an_outcome_that_was_not_stored_is_counted(database: Database) -> 
     await endpoint(database, "a")
     await deliver_events(database, "a")
     metrics, held, stop = WebhookMetrics(), Held(), asyncio.Event()
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         task = asyncio.create_task(deliver(database, held, observer=metrics, stop=stop))
         await held.begun.wait()
         await execute(database, "DELETE FROM projections.webhook_endpoints")

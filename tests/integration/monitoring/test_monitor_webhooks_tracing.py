@@ -136,7 +136,7 @@ async def test_a_trace_goes_from_who_sends_to_the_request(
         await hook(database, server.url)
         async with database.transaction() as session:
             await send(session, TENANT, "flight.landed", 1, traceparent=f"00-{trace_id}-{span_id}-01")
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await run(
                 database, FanOut(), settings=run_settings(), observer=Tracing(provider), until_caught_up=True
             )

@@ -105,7 +105,7 @@ async def test_a_journal_that_is_away_hides_no_other_projection(database: Databa
     async with connect(dsn) as gone:
         log = Log(gone, name="far")
     feed = Feed(database, **WATCHED_ONLY, journal=log)
-    async with asyncio.timeout(100), feed.running():
+    async with asyncio.timeout(300), feed.running():
         _, document = await feed.after(0)
     lines = {one["name"]: one for one in json.loads(document)["projections"]}
 
@@ -134,7 +134,7 @@ async def test_a_look_at_a_hundred_thousand_ranges_is_a_few_statements_and_a_sma
     await execute(database, REGISTER, 100)
     seconds = min([(await _statements(database))[1] for _ in range(3)])
     statements, _ = await _statements(database)
-    async with asyncio.timeout(100), monitoring(database) as client:
+    async with asyncio.timeout(300), monitoring(database) as client:
         found = await first(client)
 
     assert await fetchval(database, "SELECT count(*) FROM projections.projection_ranges") == 102_400

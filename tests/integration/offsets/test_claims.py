@@ -355,7 +355,7 @@ async def test_connections_that_are_dead_without_a_word_are_replaced(
         proxy.forget_connections()
         gate.go_on.set()
         await happen(journal, "a", "b")
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await until_effects(journal, 4)
 
     each_once(await effects(journal), a=2, b=2)

@@ -58,7 +58,7 @@ async def test_an_answer_from_before_a_release_begins_nothing_again(
     task = asyncio.create_task(
         run(database, recording(wait), settings=settings(), observer=told, ranges=2, stop=stop)
     )
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await handling.wait()
         stop.set()
         await task

@@ -299,7 +299,7 @@ async def test_an_import_that_commits_while_a_batch_is_open_is_handled(journal: 
     await long_ago(journal)
     first = await fetchval(journal, "SELECT min(db_timestamp) FROM projections.events")
     async with running(journal, recording(wait), settings=settings(retention=MINUTE)):
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await handling.wait()
         await import_events(
             journal, [HistoricEvent("old", Happened(n=1), "plane", seq_nr=1, db_timestamp=first)]

@@ -85,7 +85,7 @@ async def test_a_range_that_looks_no_offset_up_begins_again_when_a_restore_store
     await execute(journal, "UPDATE archived SET db_timestamp = db_timestamp - interval '2 days'")
 
     async with running(journal, recording(wait), settings=settings(retention=MINUTE)):
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await handling.wait()  # it has taken in all offsets: none of "s"
         await execute(journal, PASS)
         await execute(journal, BRING_BACK)

@@ -142,7 +142,7 @@ async def test_every_goes_on_until_it_is_stopped(database: Database, dsn: str) -
                 database, "SELECT count(*) = 0 FROM projections.partitions WHERE to_timestamp < '2021-01-01Z'"
             )
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=100) == 0
+            assert process.wait(timeout=300) == 0
         finally:
             process.kill()
 

@@ -229,7 +229,7 @@ async def test_worker_that_may_not_maintain_says_so_once(
     async with connect(login("projections_writer")) as pool:
         with caplog.at_level(logging.WARNING, "projections"):
             async with maintaining(pool, OFTEN):
-                async with asyncio.timeout(100):
+                async with asyncio.timeout(300):
                     while any(task.get_name() == "Turns.run" for task in asyncio.all_tasks()):
                         await asyncio.sleep(0.001)
 

@@ -351,7 +351,6 @@ class Counting:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_thousand_partitions_are_listed_by_one_query_and_maintained(database: Database) -> None:
     for day in range(1000):
         start = PAST + day * DAY

@@ -63,7 +63,7 @@ async def test_the_offset_is_stored_after_a_time_while_handlers_work(database: D
     seen: list[tuple[str, int]] = []
     await happen(database, "a", "a", "a")
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await run_until_caught_up(database, seeing(seen, wait, within=timedelta(milliseconds=5)))
 
     each_once(seen, a=3)
@@ -79,7 +79,7 @@ async def test_sources_are_handled_at_the_same_time(database: Database) -> None:
     seen: list[tuple[str, int]] = []
     await happen(database, "a", "b", "c", "a", "b", "c")
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await run_until_caught_up(database, seeing(seen, meet, concurrency=3))
 
     each_once(seen, a=2, b=2, c=2)

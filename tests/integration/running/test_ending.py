@@ -55,7 +55,7 @@ async def test_a_stop_ends_after_the_events_that_are_being_handled(
     delivery = AtLeastOnce(after=100, within=timedelta(hours=1), concurrency=concurrency)
     await happen(journal, *sources)
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await run(journal, recording(slow, delivery=delivery), settings=settings(), stop=stop)
 
     assert 7 <= handled < 100

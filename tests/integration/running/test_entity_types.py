@@ -215,13 +215,13 @@ class TestChanging:
 
 
 async def logged(caplog: Any, action: str) -> None:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while action not in [getattr(record, "action", "") for record in caplog.records]:
             await asyncio.sleep(0.01)
 
 
 async def run_until(database: Database, definition: Any, stop: asyncio.Event) -> None:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await run(database, definition, settings=settings(), stop=stop)
 
 

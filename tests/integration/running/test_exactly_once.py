@@ -304,7 +304,7 @@ async def test_a_run_that_is_cancelled_rolls_back_what_it_was_at(journal: Databa
     await entered.wait()
 
     task.cancel()
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await asyncio.gather(task, return_exceptions=True)
     await caught_up(journal, recording())
 

@@ -148,7 +148,7 @@ class Worker:
         await until(self.database, _HANDLED)
 
     async def reachable(self) -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while True:
                 with suppress(ProjectionsError, TimeoutError):
                     await execute(self.database, "INSERT INTO effects SELECT WHERE FALSE")
@@ -167,7 +167,7 @@ class Worker:
 
     async def _check_live(self) -> None:
         """A reader that met the fail-over has ended and says so; through the pooler most have heard of nothing."""
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while not set(held := await _ids(self.database)) <= {e.event_id for e in self.live}:
                 if self.reading.done():
                     assert isinstance(self.reading.exception(), DatabaseUnavailable | TimeoutError), self.way

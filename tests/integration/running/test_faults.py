@@ -145,7 +145,7 @@ async def test_a_fatal_fault_ends_all_though_another_projection_fails_to_stop(jo
 
     await happen(journal, "a")
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         with pytest.raises(offsets.TransactionEnded):
             await run(journal, Stubborn, recording(end), settings=settings())
 

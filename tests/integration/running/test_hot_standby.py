@@ -48,8 +48,6 @@ from tests.fixtures.projections import (
     until_effects,
 )
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 async def servers(base_cluster: Server, databases: Databases, template: str) -> AsyncIterator[Servers]:
@@ -115,7 +113,7 @@ async def test_a_primary_that_is_killed_loses_nothing(servers: Servers) -> None:
 
 
 async def answering(database: Database) -> None:
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while True:
             try:
                 await fetchval(database, "SELECT 1")

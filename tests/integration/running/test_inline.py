@@ -271,7 +271,7 @@ class TestRaces:
                 await recording.append(caller.connection, [event("a")])
                 change = asyncio.create_task(offsets.set_mode(other, "q", "live"))
                 await until(journal, GATE)
-                async with asyncio.timeout(100), journal.transaction() as session:
+                async with asyncio.timeout(300), journal.transaction() as session:
                     await recording.append(session, [event("b")])
                 assert not change.done()
             await change

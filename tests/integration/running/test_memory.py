@@ -94,7 +94,7 @@ async def limited(dsn: str, driver: str, more: int, page_bytes: int) -> str:
         sys.executable, "-c", LIMITED, *arguments, stderr=PIPE, env=environment()
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(), 100)
+        _, said = await asyncio.wait_for(process.communicate(), 300)
     finally:
         if process.returncode is None:
             process.kill()

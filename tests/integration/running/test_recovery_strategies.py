@@ -156,7 +156,7 @@ async def test_a_stop_between_two_attempts_neither_skips_nor_parks(journal: Data
     await told.first("error")
 
     stop.set()
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         await task
 
     assert told.names("skipped", "parked", "failed") == []

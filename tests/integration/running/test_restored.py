@@ -127,7 +127,7 @@ async def test_a_live_reader_gives_what_is_appended_to_an_older_dump(
 
         for _ in range(3):
             await happen(either, *SOURCES)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             later = [await anext(events) for _ in range(3 * len(SOURCES))]
 
     each_once([(e.source_id, e.seq_nr - 1) for e in later], **dict.fromkeys(SOURCES, 3))

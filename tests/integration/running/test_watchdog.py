@@ -237,7 +237,7 @@ async def test_a_process_whose_loop_is_held_ends_and_another_takes_over(journal:
     try:
         await until(journal, "SELECT count(*) = 4 AND count(owner) = 4 FROM projections.projection_ranges")
         await happen(journal, "a", "bad", "b")
-        _, said = await asyncio.wait_for(process.communicate(), 100)
+        _, said = await asyncio.wait_for(process.communicate(), 300)
         await caught_up(journal, recording())
     finally:
         if process.returncode is None:
@@ -312,7 +312,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_named(
     quick = settings(handler_timeout=timedelta(milliseconds=200), blocked_after=timedelta(milliseconds=200))
     with caplog.at_level(logging.ERROR):
         async with running(journal, recording(swallow), settings=quick):
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while not (
                     told := [r for r in caplog.records if getattr(r, "action", "") == "handler_stuck"]
                 ):

@@ -40,7 +40,6 @@ TELLING = {
 }
 WORST = {"jit_above_cost": "0", "jit_inline_above_cost": "0", "jit_optimize_above_cost": "0"}
 _PLAN = re.compile(r"plan:\n(\t\{\n.*?\n\t\})", re.DOTALL)
-pytestmark = pytest.mark.timeout(300)
 
 
 class Compiling:
@@ -100,6 +99,7 @@ async def work(database: Database) -> None:
         await projection_lags(session)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_nothing_of_our_own_sessions_is_compiled_whatever_it_costs(driver: Any) -> None:
     with compiling(**WORST) as server:

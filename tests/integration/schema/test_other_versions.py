@@ -116,7 +116,7 @@ async def test_a_worker_ends_when_the_version_changes_and_leaves_nothing_held(
         )
     await execute(journal, NEWER, SCHEMA_VERSION + 1)
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         with pytest.raises(OtherSchemaVersion, match=f"schema version {SCHEMA_VERSION + 1}, newer than"):
             await task
     assert await effects(journal) == []
@@ -132,7 +132,7 @@ async def test_a_consumer_ends_when_the_version_changes(journal: Database) -> No
 
     await execute(journal, NEWER, SCHEMA_VERSION + 1)
 
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         with pytest.raises(OtherSchemaVersion):
             await task
     assert await fetchval(journal, "SELECT count(*) FROM projections.workers") == 0

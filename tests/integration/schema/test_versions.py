@@ -63,7 +63,7 @@ class Warnings(logging.Handler):
             self._logged.set()
 
     async def first(self) -> str:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await self._logged.wait()
         return self.texts[0]
 
@@ -85,7 +85,7 @@ async def started(database: Database, definition: type[Any]) -> AsyncIterator[To
         yield told
     finally:
         stop.set()
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await task
 
 

@@ -63,8 +63,6 @@ from tests.fixtures.rebuilds import (
 
 __all__ = ["in_this_process"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 async def read_side(databases: Databases, template: str) -> AsyncIterator[Database]:

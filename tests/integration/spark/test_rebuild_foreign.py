@@ -45,7 +45,6 @@ from tests.fixtures.rebuilds import (
 
 __all__ = ["in_this_process", "log", "read_side", "theirs"]
 
-pytestmark = pytest.mark.timeout(120)
 SHIFTED = Expression("jsonb_build_object('n', (body ->> 'n')::int + 0)")
 
 
@@ -124,6 +123,7 @@ async def test_a_fence_that_does_not_wait_for_who_has_inserted_is_noticed(
             await rebuild(read_side, read_side.dsn, Effects, ONE, journal=log)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("splits", [4])
 async def test_slices_are_cut_and_a_range_of_them_is_rebuilt_beside_the_others(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None, splits: int
@@ -144,6 +144,7 @@ async def test_slices_are_cut_and_a_range_of_them_is_rebuilt_beside_the_others(
     assert 0 < result.events < 80
 
 
+@pytest.mark.daily(1)
 async def test_deleted_events_are_missed_unless_one_goes_by_those_that_are_kept(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None
 ) -> None:
@@ -177,6 +178,7 @@ async def test_deleted_events_are_missed_unless_one_goes_by_those_that_are_kept(
     assert await counts(read_side) == {"a": (1, 1), "c": (5, 5), "d": (3, 4)}
 
 
+@pytest.mark.daily(1)
 async def test_events_that_are_deleted_while_it_runs_keep_their_effects(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ async def test_events_that_are_deleted_while_it_runs_keep_their_effects(
     assert result.sampled == 1
 
 
+@pytest.mark.daily(1)
 async def test_a_journal_that_loses_what_was_folded_is_noticed_before_the_swap(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +275,7 @@ async def test_what_a_killed_driver_left_is_gone_on_with_unless_the_mapping_has_
     each_once(await effects(read_side), a=21)
 
 
+@pytest.mark.daily(1)
 async def test_a_time_is_refused_where_there_are_none(theirs: Theirs, log: Log, read_side: Database) -> None:
     await theirs.write("a", "a")
     at = await fetchval(theirs.database, "SELECT clock_timestamp()")

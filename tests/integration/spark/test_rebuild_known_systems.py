@@ -25,7 +25,6 @@ from tests.fixtures.projections import caught_up, execute, fetchval, running, un
 
 __all__ = ["read_side"]
 
-pytestmark = pytest.mark.timeout(240)
 pytest.importorskip("cbor2")
 
 BALANCES = Table("balances", key="account", source="account", increment=("amount", "events"), maximum="last")

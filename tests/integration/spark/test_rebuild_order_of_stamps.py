@@ -22,8 +22,6 @@ from tests.fixtures.rebuilds import ONE, Counts, in_this_process
 
 __all__ = ["in_this_process", "read_side", "theirs"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 async def log(theirs: Theirs) -> AsyncIterator[Log]:

@@ -39,6 +39,7 @@ async def begun(database: Database, definition: type[Any], number: int = 40) -> 
     await fence_passes(database)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
 @pytest.mark.parametrize("options", [RebuildOptions(splits=3), RebuildOptions(splits=2, in_place=True)])
 async def test_a_rebuild_makes_what_the_journal_says(
@@ -135,6 +136,7 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
 async def test_from_a_journal_elsewhere(
     database: Database, read_side: Database, definition: type[Any], table: str
@@ -179,6 +181,7 @@ class Sums:
     sums = read_model("SELECT source_id, count(*) AS events, sum(n) AS n FROM happened GROUP BY source_id")
 
 
+@pytest.mark.daily(1)
 async def test_from_the_journal_of_another_system(theirs: Theirs, log: Log, read_side: Database) -> None:
     await theirs.write(*["a", "b", "a"] * 5, n=2)
     await caught_up(read_side, Sums, journal=log)

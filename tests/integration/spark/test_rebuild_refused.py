@@ -349,7 +349,7 @@ async def test_a_source_whose_events_are_all_gone_goes_on_after_a_rebuild(
     await rebuild(journal, dsn, Counts, FROM_FIRST_KEPT)
     await happen(journal, "a", "b")
 
-    await asyncio.wait_for(run_until_caught_up(journal, Counts), 100)
+    await asyncio.wait_for(run_until_caught_up(journal, Counts), 300)
 
     rows = 'SELECT array_agg(source_id || n ORDER BY source_id COLLATE "C") FROM counts'
     assert await fetchval(journal, rows) == ["a1", "b2"]

@@ -25,8 +25,6 @@ from tests.fixtures.commands import called
 from tests.fixtures.foreign_tables import TABLE
 from tests.fixtures.postgres import Databases
 
-pytestmark = pytest.mark.timeout(120)
-
 KEYS = StructType([StructField("source_id", StringType()), StructField("seq_nr", LongType())])
 EVERYTHING = ReadAllAvailable()
 MAPPING = """
@@ -151,6 +149,7 @@ def test_a_transaction_that_is_open_is_waited_for_or_lies_behind(theirs: str, bo
     assert read_all() == [("a", 1), ("b", 1), ("late", 1)]
 
 
+@pytest.mark.daily(1)
 def test_times_are_those_of_the_journal_or_are_refused(theirs: str, bound: str) -> None:
     write(theirs, "a")
     at = datetime.now(UTC) + timedelta(seconds=1)
@@ -162,6 +161,7 @@ def test_times_are_those_of_the_journal_or_are_refused(theirs: str, bound: str) 
     assert read_all(since=at.isoformat()) == []
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("limit", [EVERYTHING, ReadMaxRows(4)], ids=["unlimited", "limited"])
 def test_a_stream_has_each_event_once_over_late_commits_and_restarts(theirs: str, limit: ReadLimit) -> None:
     sources = [f"s{n}" for n in range(12)]
@@ -191,6 +191,7 @@ def test_a_stream_has_each_event_once_over_late_commits_and_restarts(theirs: str
     assert stream.batch(limit) == []
 
 
+@pytest.mark.daily(1)
 def test_a_stream_of_what_is_there_now_ends_behind_it(theirs: str) -> None:
     write(theirs, "a", "b")
     stream = Stream(wait="5")
@@ -200,6 +201,7 @@ def test_a_stream_of_what_is_there_now_ends_behind_it(theirs: str) -> None:
     assert stream.batch() == []
 
 
+@pytest.mark.daily(1)
 def test_a_sequence_that_is_set_back_ends_a_stream(theirs: str, bound: str) -> None:
     write(theirs, "a", "b", "c")
     stream = Stream()
@@ -228,6 +230,7 @@ def twice(stored: Stored) -> str:
     return json.dumps({"n": 2 * json.loads(stored.data)["n"]})
 
 
+@pytest.mark.daily(1)
 def test_payloads_come_through_a_decoder(theirs: str) -> None:
     write(theirs, "a", "odd")
     mine = {"decode": f"{__name__}:twice"}
@@ -254,6 +257,7 @@ def reads(reader: JournalReader) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
+@pytest.mark.daily(1)
 def test_what_cannot_be_is_refused(theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(**more: str) -> str:
         with pytest.raises(Exception) as raised:

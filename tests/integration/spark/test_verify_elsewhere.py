@@ -22,7 +22,6 @@ from tests.fixtures.rebuilds import Counts, Effects
 
 __all__ = ["log", "read_side", "theirs"]
 
-pytestmark = pytest.mark.timeout(120)
 KEPT = RebuildOptions(from_first_kept=True)
 
 
@@ -49,6 +48,7 @@ async def test_what_differs_is_found_and_repaired(theirs: Theirs, log: Log, read
         await repair(read_side, Counts, ["nobody"], journal=log)
 
 
+@pytest.mark.daily(1)
 async def test_the_journal_that_the_projection_reads_must_be_named(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -65,6 +65,7 @@ async def test_the_journal_that_the_projection_reads_must_be_named(
                 await work
 
 
+@pytest.mark.daily(1)
 async def test_nothing_differs_while_an_application_writes_and_workers_handle(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -93,6 +94,7 @@ async def test_nothing_differs_while_an_application_writes_and_workers_handle(
     assert (await verify(read_side, Counts, sources=None, journal=log)).differing == 0
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("moment", ["lock_tables", "handled_until"])
 async def test_workers_go_on_at_each_moment_of_a_repair(
     theirs: Theirs, log: Log, read_side: Database, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -118,6 +120,7 @@ async def test_workers_go_on_at_each_moment_of_a_repair(
     assert await fetchval(read_side, "SELECT bool_and(n = last) FROM counts")
 
 
+@pytest.mark.daily(1)
 async def test_what_is_deleted_is_said_and_left_out_when_one_asks_for_that(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -143,6 +146,7 @@ async def test_what_is_deleted_is_said_and_left_out_when_one_asks_for_that(
     assert await counts(read_side) == {"a": (2, 4), "b": (3, 4), "c": (4, 4)}
 
 
+@pytest.mark.daily(1)
 async def test_sources_whose_offsets_are_evicted_are_handled_up_to_then(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:

@@ -638,7 +638,7 @@ async def test_a_handler_that_can_not_be_cancelled_is_reported_and_holds_up_only
     with caplog.at_level(logging.ERROR, "projections"):
         async with consuming(database, reader):
             await landed_and_matched(database, "a")
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while "goes on although it was cancelled" not in caplog.text:
                     await fetchval(database, "SELECT 1")
             release.set()

@@ -211,7 +211,7 @@ async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database
             with pytest.raises(NotFound, match="is not a dead letter"):
                 await DeadLetters(session).retry("g", kept.retry_id)
             assert await DeadLetters(session).retry("g", kept.retry_id, waiting=True) == 1
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await release.wait()
 
 

@@ -168,7 +168,7 @@ async def test_a_consumer_that_loses_its_range_cancels_what_runs_and_stores_noth
         await landed_and_matched(database, "a")
         await begun.wait()
         await execute(database, "UPDATE projections.group_ranges SET epoch = epoch + 1, owner = NULL")
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await cancelled.wait()
         await until_handled(database)
 
@@ -245,7 +245,7 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
             await begun.wait()
             proxy.stop_forwarding()
             async with consuming(database, consumer(database, other)):
-                async with asyncio.timeout(100):
+                async with asyncio.timeout(300):
                     await cancelled.wait()
                 await other.until_events(1)
             proxy.go_on()
@@ -253,7 +253,6 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
     assert other.events == [("a", 1)]
 
 
-@pytest.mark.timeout(120)
 async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, database: Database) -> None:
     async with consuming_process(dsn, "h") as process:
         await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
@@ -269,7 +268,6 @@ async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, dat
     assert seen.events == [("a", 1), ("b", 1)]
 
 
-@pytest.mark.timeout(120)
 async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next(
     dsn: str, database: Database
 ) -> None:

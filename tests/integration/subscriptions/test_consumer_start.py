@@ -40,7 +40,7 @@ async def until_got(process: asyncio.subprocess.Process, number: int) -> None:
     """Wait until a process has had so many events; none has more."""
     assert process.stdout is not None
     got = 0
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while got < number:
             got += int(await process.stdout.readline())
     assert got == number

@@ -52,7 +52,7 @@ async def listener(database: Database) -> AsyncIterator[Listener]:
 
 async def take(listening: Listening, number: int) -> list[tuple[str, int]]:
     """The next matches, as (source, number)."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         return [place(await anext(listening)) for _ in range(number)]
 
 
@@ -62,7 +62,7 @@ def place(match: MatchedEvent) -> tuple[str, int]:
 
 async def becomes(true: Callable[[], bool]) -> None:
     """Let everything else go on until something is so."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while not true():
             await asyncio.sleep(0.001)
 

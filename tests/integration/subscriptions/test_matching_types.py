@@ -188,7 +188,7 @@ async def test_the_past_comes_in_the_order_of_its_times_too(database: Database) 
     await subscribe(
         database, "e.seq_nr > 0", start=datetime(1970, 1, 1, tzinfo=UTC), entity_types=["boat", "car"]
     )
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while not await fetchval(database, CAUGHT_UP):
             await tend(database)
             await match(database)

@@ -98,6 +98,7 @@ async def test_one_that_has_caught_up_gets_none(database: Database) -> None:
     assert len(await matched_by(database, "g")) == 2001
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("seed", range(3))
 async def test_beside_a_worker_each_event_comes_once_at_most_and_all_that_were_before(
     database: Database, seed: int

@@ -129,6 +129,7 @@ class TestConsumersThatRun:
 
         assert Counter(seen.events) == {(f"s{n}", number): number for n in range(7) for number in (1, 2)}
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("seed", range(3))
     async def test_again_and_again_beside_appenders_and_late_commits(
         self, database: Database, seed: int

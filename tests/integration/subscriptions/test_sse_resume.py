@@ -380,7 +380,7 @@ async def test_a_lost_connection_during_the_replay_ends_the_stream_and_nothing_i
 
     interleave(monkeypatch, StreamClient, "_tell", before=None, after=cut)
     places: list[tuple[str, int]] = []
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while len(places) < 120:
             async with asked(port, last_id=last_id) as client:
                 while (block := await client.block()).retry is None or block.id is not None:
@@ -411,7 +411,7 @@ async def test_clients_come_and_go_while_events_come_and_each_gets_all(dsn: str,
                     last = client.last_id or last
             return places
 
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             followed = await asyncio.gather(*(follow() for _ in range(4)))
             await written
 

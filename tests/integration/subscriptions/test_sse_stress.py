@@ -63,7 +63,7 @@ async def test_every_client_gets_every_event_once_and_those_of_a_source_in_order
 
         matching = [match(database, source, 60, random.Random(f"{seed} {source}")) for source in sources]
         following = [follow([one, other], last_id, 240, random.Random(f"{seed} {n}")) for n in range(4)]
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             *_, a, b, c, d = await asyncio.gather(*matching, *following)
 
     assert a == b == c == d

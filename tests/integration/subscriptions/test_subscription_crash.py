@@ -180,7 +180,7 @@ async def test_a_listener_is_given_what_gets_numbers_that_a_crash_took_back(
         await execute(database, OTHERS_END)
         await landed_and_matched(database, "a")
 
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             assert (await anext(aiter(events))).envelope.source_id == "a"
 
 

@@ -73,7 +73,7 @@ async def late(database: Database, names: Any, appended: Any) -> str:
 
 async def waiting(database: Database) -> None:
     """Until somebody has said that it waits."""
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while not await fetchval(
             database, "SELECT bool_or(waited_until > now()) FROM projections.projections"
         ):
@@ -362,7 +362,7 @@ async def test_workers_notify_only_while_somebody_waits(database: Database) -> N
             assert await fetchval(database, "SELECT waited_until > now() FROM projections.projections")
             await wait_for(database, "p", await write(database, "a"), LONG)
             await execute(database, "SELECT pg_notify($1, '')", HANDLED)  # comes after those of before
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while notified() < 2:
                     await asyncio.sleep(0.001)
             before = notified()
@@ -371,7 +371,7 @@ async def test_workers_notify_only_while_somebody_waits(database: Database) -> N
             await write(database, "a")
             await told.first("handled", len(told.all("handled")) + 1)
         await execute(database, "SELECT pg_notify($1, '')", HANDLED)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while notified() == before:
                 await asyncio.sleep(0.001)
         assert notified() == before + 1

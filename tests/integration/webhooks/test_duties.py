@@ -32,7 +32,7 @@ async def on_duty(database: Database, **options: Any) -> AsyncIterator[Duties]:
         yield duties
     finally:
         stop.set()
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await task
 
 
@@ -140,11 +140,11 @@ class TestFailures:
             await waiting_behind_nothing(database, 2)
             await until(database, PENDING)
             forgetting = duties._turns._works[0]
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while not forgetting.failures:
                     await asyncio.sleep(0.001)
             await execute(database, "ALTER FUNCTION projections.forgotten RENAME TO _forget_deliveries_v1")
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while forgetting.failures:
                     await asyncio.sleep(0.001)
 

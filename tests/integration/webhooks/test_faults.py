@@ -78,7 +78,7 @@ async def process(dsn: str, step: str) -> AsyncIterator[Process]:
 
 async def said(started: Process, line: str) -> None:
     assert started.stdout is not None
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         while (await started.stdout.readline()).decode().strip() != line:
             assert started.returncode is None
 

@@ -141,7 +141,7 @@ async def test_waiting_ends_when_so_many_messages_were_accepted(post: Posting) -
         await receiver.wait_for_requests(1)
         failed_only = waiting.done()
         await post(receiver)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await waiting
 
     assert not failed_only
@@ -220,7 +220,7 @@ async def test_a_client_that_leaves_something_undone_is_cut_off(
 async def test_a_connection_beyond_the_limit_takes_the_place_of_the_one_that_waits_longest() -> None:
     hour = timedelta(hours=1)
     limits = ConnectionLimits(per_peer=2, head=hour, body=hour)
-    async with asyncio.timeout(100), Receiver(limits=limits) as receiver:
+    async with asyncio.timeout(300), Receiver(limits=limits) as receiver:
         (oldest, first), (_, second) = await connected(receiver), await connected(receiver)
         for writer in (first, second):
             writer.write(HEAD)
@@ -241,7 +241,7 @@ async def test_where_an_answer_is_made_for_all_a_new_one_is_told_to_come_again()
             await finish.wait()
             await super()._keep_one(one)
 
-    async with asyncio.timeout(100), Slow(limits=ConnectionLimits(per_peer=1)) as receiver:
+    async with asyncio.timeout(300), Slow(limits=ConnectionLimits(per_peer=1)) as receiver:
         reader, working = await connected(receiver)
         working.write(WHOLE)
         await begun.wait()

@@ -82,7 +82,7 @@ async def ticking(database: Database, number: int = 1) -> AsyncIterator[list[Tic
         yield all_of_them
     finally:
         stop.set()
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await asyncio.gather(*tasks)
 
 
@@ -227,7 +227,7 @@ class TestOtherTenants:
             "UPDATE projections.webhook_schedules SET tenant = 'tenant-1', cron = '* * * * * *', "
             "next_at = next_at - interval '1 hour' WHERE name::int > 7",
         )
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             while await fetchval(database, waiting):
                 async with database.transaction() as session:
                     claimed, _ = await send_claimed(session, limit)
@@ -256,7 +256,7 @@ class TestProcesses:
             async with ticking(database):
                 await until(database, "SELECT min(next_at) > now() FROM projections.webhook_schedules")
             frozen.send_signal(signal.SIGCONT)
-            frozen.communicate("go on\n", timeout=100)
+            frozen.communicate("go on\n", timeout=300)
 
             assert frozen.returncode != 0  # its commit is refused
         each_once(await sent_ticks(database), 300)
@@ -297,7 +297,7 @@ class TestProcesses:
         async with ticking(database) as (one,):
             await execute(database, claim.format("_claim_schedules_v1", "gone"))
             await many(database, 3)
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(300):
                 while not one._service.failures:
                     await asyncio.sleep(0.001)
             await execute(database, claim.format("gone", "_claim_schedules_v1"))

@@ -100,7 +100,7 @@ async def test_a_flood_on_an_idle_connection_ends_it() -> None:
 
     async with RawServer(later, respond(204)) as server, sending() as sender:
         first = await sender.send(outgoing(server.url))
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await gone.wait()
         second = await sender.send(outgoing(server.url))
 

@@ -46,7 +46,7 @@ class TestShares:
         takers = [asyncio.create_task(shares.take("hostile", 0.5)) for _ in range(100)]
         await asyncio.sleep(0)
         assert sum(task.done() for task in takers) == 4
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             await shares.take("victim", 0.5)
             await shares.take("victim", 0.5)
         for task in takers:
@@ -152,7 +152,7 @@ class TestLookups:
         await (await lookups.begin("a.silent", "one", 1))(LONG)
         resolver.released.clear()
         await lookups.begin("a.silent", "one", 1)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(300):
             assert await (await lookups.begin("other", "one", 1))(LONG) == ["127.0.0.1"]
         lookups.close()
 
