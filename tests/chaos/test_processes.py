@@ -76,14 +76,8 @@ def started(place: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # what it ends is seen above, of a run that fails
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_is_told_to_end_ends_all_that_it_has_started(place: Path, how: signal.Signals) -> None:
     run = started(place)
     workers = [pid for pid, command in processes_of(place).items() if "tests.chaos.worker" in command]

@@ -16,12 +16,11 @@ needs_spin = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 slow = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.daily(3)
 @needs_spin
 @pytest.mark.parametrize(
     ("writers", "ticks", "crashes", "prepared"),
     [
-        (1, 2, 0, 0),
+        pytest.param(1, 2, 0, 0, marks=slow),
         (1, 2, 1, 0),
         (1, 2, 0, 1),
         pytest.param(2, 1, 0, 0, marks=slow),

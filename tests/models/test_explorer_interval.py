@@ -14,7 +14,7 @@ from tests.mutants.catalogue import MUTANTS
     [
         (1, 4, 1, "primary"),
         (1, 4, 1, "standby"),
-        (2, 3, 0, "primary"),
+        pytest.param(2, 3, 0, "primary", marks=pytest.mark.slow),
         (2, 3, 0, "standby"),
         pytest.param(2, 4, 1, "primary", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
         pytest.param(2, 4, 1, "standby", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),

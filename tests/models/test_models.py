@@ -92,6 +92,7 @@ def test_an_exploration_that_does_not_end_says_nothing(monkeypatch: pytest.Monke
 
 
 @needs_spin
+@pytest.mark.slow  # each of its steps is above
 def test_the_command_tells_what_it_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,7 +94,7 @@ class Play:
             self._open = None
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(150, marks=pytest.mark.slow)])
 def test_each_event_is_handled_once(dsn: str, examples: int) -> None:
     @settings(
         max_examples=examples,

@@ -114,7 +114,7 @@ async def live_and_rebuilt(dsn: str, journal: Journal, ranges: int, splits: int)
         return [live, from_nothing]
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12, daily=2), suppress_health_check=list(HealthCheck))
 @given(journal=journals, ranges=st.sampled_from([1, 3, 8]), splits=st.sampled_from([1, 4, 32]))
 @pytest.mark.usefixtures("in_this_process")
 def test_live_and_rebuilt_tables_are_what_a_plain_loop_makes(

@@ -88,7 +88,7 @@ async def damaged_and_mended(dsn: str, events: list[tuple[str, Changed]], wanted
         assert (await tables_of_all_kinds(database))["own"] == right
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12, daily=2), suppress_health_check=list(HealthCheck))
 @given(events=st.lists(st.tuples(sources, changes), min_size=1, max_size=30), wanted=damages)
 def test_what_is_damaged_is_found_and_mended(
     module_dsn: str, events: list[tuple[str, Changed]], wanted: list[tuple[str, int]]

@@ -113,7 +113,7 @@ async def run_once(
         return await tables(database)
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12, daily=2), suppress_health_check=list(HealthCheck))
 @given(
     events=journals,
     batch_size=st.sampled_from([1, 3, 1000]),

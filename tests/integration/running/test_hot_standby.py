@@ -283,6 +283,7 @@ async def test_ranges_that_wait_for_a_standby_whose_replay_is_paused_stop_togeth
     assert await effects(servers.read_side) == [("a", 1)]
 
 
+@pytest.mark.slow  # each is killed above
 async def test_servers_that_are_killed_while_a_projection_reads_behind_a_pooler(
     base_cluster: Server, databases: Databases, template: str
 ) -> None:

@@ -564,7 +564,7 @@ INNER JOIN projections.subscription_groups AS g ON m.group_id = g.group_id WHERE
 """
 
 
-@pytest.mark.daily(4)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("seed", range(16))
 async def test_matching_of_each_type_becomes_one_that_goes_on_where_each_stood(
     earlier: str, seed: int

@@ -142,7 +142,7 @@ async def test_a_mapper_cannot_be_taken_to_tasks(empty_dsn: str, tables: Databas
             await rebuild(tables, tables.dsn, Balances, journal=log)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow  # an application of eventsourcing is the daily one; tables like these are in test_rebuild_foreign.py
 @pytest.mark.parametrize(("partitions", "payload"), [(4, "BYTEA"), (1, "JSONB")])
 async def test_a_journal_of_pekko_that_is_written_to(
     empty_dsn: str, tables: Database, partitions: int, payload: str
