@@ -27,7 +27,13 @@ class Verdict(Enum):
 
 
 # Names of this module are looked up in a quarter of the time of members of the class, and each event needs one.
-_ACCEPTED, _DUPLICATE, _PARKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.PARKED
+_ACCEPTED, _DUPLICATE, _GAP, _PARKED, _UNKNOWN_SOURCE = (
+    Verdict.ACCEPTED,
+    Verdict.DUPLICATE,
+    Verdict.GAP,
+    Verdict.PARKED,
+    Verdict.UNKNOWN_SOURCE,
+)
 _ABSENT = -1
 
 
@@ -169,7 +175,7 @@ class BatchVerdicts:
             return _DUPLICATE
         if source_id in self._state.parked:
             return _PARKED
-        return Verdict.UNKNOWN_SOURCE if known == _ABSENT else Verdict.GAP
+        return _UNKNOWN_SOURCE if known == _ABSENT else _GAP
 
     def validate_unknown(self, predecessor: datetime | None) -> Verdict:
         """

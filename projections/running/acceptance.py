@@ -15,7 +15,12 @@ from projections.running.transactions import Transactions
 log = logging.getLogger("projections")
 
 # Names of this module are looked up in a quarter of the time of members of the class, and each event needs several.
-_ACCEPTED, _GAP, _UNKNOWN_SOURCE = Verdict.ACCEPTED, Verdict.GAP, Verdict.UNKNOWN_SOURCE
+_ACCEPTED, _DUPLICATE, _GAP, _UNKNOWN_SOURCE = (
+    Verdict.ACCEPTED,
+    Verdict.DUPLICATE,
+    Verdict.GAP,
+    Verdict.UNKNOWN_SOURCE,
+)
 
 _BEHIND = timedelta(minutes=1)
 """A range whose horizon is older than this begins again when archived events come back (_pass_restored_v1)."""
@@ -147,10 +152,10 @@ class Acceptance:
             if source_id not in without_offset:
                 continue
             verdict = batch.validate(source_id, seq_nr, at)
-            if verdict is Verdict.DUPLICATE:  # it is before the start; what follows may not be
+            if verdict is _DUPLICATE:  # it is before the start; what follows may not be
                 continue
             without_offset.remove(source_id)
-            if verdict is Verdict.UNKNOWN_SOURCE:
+            if verdict is _UNKNOWN_SOURCE:
                 unknown.append((source_id, seq_nr))
                 newest = max(newest, at)
         if not unknown:
@@ -158,7 +163,7 @@ class Acceptance:
         since = self._state.evicted_before
         async with self._reading(session) as journal:
             predecessors = await self._reader.predecessors(journal, unknown, since, newest)
-        return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is Verdict.GAP}
+        return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is _GAP}
 
     async def _fill(
         self, session: OwnedSession, envelope: EventEnvelope, known: int
