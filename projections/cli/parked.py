@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 
@@ -66,14 +65,14 @@ async def show(session: OwnedSession, journals: list[Log], /, name: str, source:
     """
     Show a source that waits: its event and payload, why it could not be handled, and where in the handler that was.
 
-    A long payload is cut; --json has all of it.
+    A long payload is cut; --json has all of it, as text.
     """
     found = await ParkedSources(session).show(name, source)
     payload = await _payload(session, found, journals)
     known = (f"{name.replace('_', ' ')}: {printable(str(value))}" for name, value in _values(found).items())
     traceback = (f"  {printable(line)}" for line in (found.traceback or "none was kept").splitlines())
     return Answer(
-        values_of(found) | {"payload": _json(payload)},
+        values_of(found) | {"payload": None if isinstance(payload, Unreadable) else payload},
         [*known, f"payload: {_cut(payload)}", "traceback:", *traceback],
     )
 
@@ -110,10 +109,6 @@ async def _payload(session: OwnedSession, one: ParkedSource, journals: Sequence[
         async with log.session() as reading:
             page = await read_source_page(reading, one.source_id, one.seq_nr, one.seq_nr, queries=log.queries)
     return page[0].payload_json if page else Unreadable("the journal no longer has this event")
-
-
-def _json(payload: str) -> Any:
-    return None if isinstance(payload, Unreadable) else json.loads(payload)
 
 
 def _cut(payload: str) -> str:

@@ -227,7 +227,20 @@ def test_a_dead_letter_is_shown_whole(dead: str) -> None:
 
     assert "  no customer\n  line 2\n" in text
     assert rows(text) == [["1", "N1", "1", "Landed", '{"delay": 1}']]
-    assert (found["error"], found["events"][0]["payload"]) == ("no customer\nline 2", {"delay": 1})
+    assert (found["error"], found["events"][0]["payload"]) == ("no customer\nline 2", '{"delay": 1}')
+
+
+async def test_a_payload_that_is_nested_deeper_than_python_reads_is_shown(
+    database: Database, group: str
+) -> None:
+    deep = "[" * 2000 + "1e400" + "]" * 2000
+    batch = json.dumps([{**KEPT, "match_id": 1, "payload_json": deep}])
+    await execute(database, FAIL, "billing", "no customer", None, batch)
+
+    found = values("groups", "dead", "show", "billing", "1", "--dsn", group)
+
+    assert found["events"][0]["payload"] == deep
+    assert "[[[" in done("groups", "dead", "show", "billing", "1", "--dsn", group)
 
 
 def test_a_dead_letter_is_handled_again_when_it_is_retried(dead: str) -> None:

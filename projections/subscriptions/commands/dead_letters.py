@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import click
@@ -117,5 +116,5 @@ def _event_values(one: MatchedEvent) -> dict[str, Any]:
         "db_timestamp": e.db_timestamp,
         "event_id": e.event_id,
         "topic": one.topic,
-        "payload": json.loads(e.payload_json),
+        "payload": e.payload_json,
     }
