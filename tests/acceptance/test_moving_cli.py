@@ -78,10 +78,11 @@ def names(empty_dsn: str) -> list[str]:
     return names
 
 
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
+def until(true: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def stop_in_rebuild(dsn: str, number: signal.Signals, told: str) -> tuple[int, s
         assert any(line.startswith(told) for line in process.stderr or ())
         below = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=300)
     _, alive = psutil.wait_procs(below, timeout=SPARK_ENDS)
     assert not alive
     return process.returncode, errors

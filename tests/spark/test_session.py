@@ -71,7 +71,7 @@ def running(
 def outcome(body: str, **environment: str) -> tuple[str, str]:
     """What a program prints, and what it writes to standard error, once it has succeeded."""
     with running(body, **environment) as process:
-        out, err = process.communicate(timeout=110)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
     return out, err
 
@@ -111,7 +111,7 @@ def test_java_is_gone_after_python_was_killed() -> None:
         java = psutil.Process(int(process.stdout.readline()))
         process.send_signal(signal.SIGKILL)
 
-        psutil.wait_procs([java], timeout=60)
+        psutil.wait_procs([java], timeout=300)
 
         assert not java.is_running()
 
@@ -159,7 +159,7 @@ def test_ctrl_c_during_a_job_is_a_keyboard_interrupt_and_no_more(tmp_path: Path)
         gate.open("w"),  # opens when a task has opened it to read: the job runs
     ):
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=90)
+        _, err = process.communicate(timeout=300)
 
     assert process.returncode == -signal.SIGINT, err
     assert err.count("Traceback") == 1, err

@@ -53,7 +53,7 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path, parts: tuple[
             begun = [parent.stdout.readline().strip() for _ in parts]
             parent.kill()
             # Every process holds the pipe: it ends when the last of them has.
-            parent.communicate(timeout=120)
+            parent.communicate(timeout=300)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGKILL)

@@ -319,7 +319,7 @@ assert len(registered("projections.monitoring")) == 2
 """
 
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -251,7 +251,7 @@ def test_without_opentelemetry_the_extra_is_named() -> None:
     program = "import sys; sys.modules['opentelemetry'] = None; import projections.monitoring.tracing"
 
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
 
     assert done.returncode == 1

@@ -16,7 +16,7 @@ from journal.database.base import BaseSession
 from offsets import Beats, Claim, Registered, Worker
 from projections.subscriptions import Consumer, consumer
 
-PATIENCE = 30
+PATIENCE = 300
 """Seconds: others wait for a fraction of one, or for ever."""
 
 
