@@ -155,7 +155,9 @@ async def test_events_come_back_before_a_time_that_a_projection_was_set_to(journ
     """What is older than that is not to be handled, and nothing else has been."""
     await happen(journal, "a", "b")
     await run_until_caught_up(journal, recording())
-    first, last = await fetchval(journal, "SELECT array_agg(db_timestamp ORDER BY 1) FROM projections.events")
+    first, last = await fetchval(
+        journal, "SELECT array_agg(db_timestamp ORDER BY db_timestamp) FROM projections.events"
+    )
     async with journal.transaction() as session:
         await session.fetchval("SELECT projections._set_offset_v1(1, $1)", last)
         await session.execute("TRUNCATE effects")

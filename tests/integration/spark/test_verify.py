@@ -221,7 +221,7 @@ CREATE TABLE numbered (
 )
 """
 SEQUENCES = (
-    "SELECT array_agg((sequencename, last_value) ORDER BY 1)::text FROM pg_sequences "
+    "SELECT array_agg((sequencename, last_value) ORDER BY sequencename)::text FROM pg_sequences "
     "WHERE schemaname = 'public'"
 )
 
