@@ -33,21 +33,21 @@ FROM projections.projection_ranges AS r LEFT JOIN projections.workers AS w ON r.
 WHERE r.projection_id = ANY($1) ORDER BY r.projection_id, r.min_slice
 """
 _WORKERS = """
+WITH held AS MATERIALIZED (
+    SELECT r.owner, r.projection_id, count(*) AS ranges, sum(r.max_slice - r.min_slice + 1)::integer AS slices
+    FROM projections.projection_ranges AS r WHERE r.owner IS NOT NULL GROUP BY r.owner, r.projection_id
+)
 SELECT
     w.owner, w.host, w.pid, w.joined_at, w.lease_until, w.lease_until > clock_timestamp() AS alive, w.leaving,
-    runs.ranges, runs.projections, runs.slices
-FROM projections.workers AS w CROSS JOIN LATERAL (
-    SELECT
-        coalesce(sum(held.ranges), 0)::integer AS ranges,
-        array_agg(projections._part_name_v1(p.name, p.journal) ORDER BY p.name, p.projection_id) AS projections,
-        array_agg(held.slices ORDER BY p.name, p.projection_id) AS slices
-    FROM projections.projections AS p CROSS JOIN LATERAL (
-        SELECT count(*) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
-        FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id AND r.owner = w.owner
-    ) AS held
-    WHERE p.projection_id = ANY(w.projection_ids)
-) AS runs
-WHERE w.group_id IS NULL ORDER BY w.joined_at, w.owner
+    coalesce(sum(h.ranges), 0)::integer AS ranges,
+    array_agg(projections._part_name_v1(p.name, p.journal) ORDER BY p.name, p.projection_id)
+        FILTER (WHERE p.projection_id IS NOT NULL) AS projections,
+    array_agg(coalesce(h.slices, 0) ORDER BY p.name, p.projection_id)
+        FILTER (WHERE p.projection_id IS NOT NULL) AS slices
+FROM projections.workers AS w
+LEFT JOIN projections.projections AS p ON p.projection_id = ANY(w.projection_ids)
+LEFT JOIN held AS h ON h.owner = w.owner AND h.projection_id = p.projection_id
+WHERE w.group_id IS NULL GROUP BY w.owner ORDER BY w.joined_at, w.owner
 """
 
 

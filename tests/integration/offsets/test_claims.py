@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, EntityTypes, connect, slice_of, slice_ranges
-from offsets import OffsetOvertaken
+from offsets import OffsetOvertaken, leases
 from projections import EventEnvelope, Session, SliceRange, run
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import (
@@ -180,6 +181,23 @@ async def test_a_worker_shows_how_many_slices_it_holds_of_each_projection(journa
             (worker,) = await offsets.workers(session)
 
     assert (worker.ranges, worker.slices) == (4, {"p": 1024, "q": 1024})
+
+
+async def test_the_ranges_are_read_once_for_all_workers_and_projections(journal: Database) -> None:
+    for name in "pqr":
+        await caught_up(journal, recording(name=name), ranges=2)
+    for owner in ("one", "two", "three"):
+        await a_worker(journal, owner, timedelta(hours=1))
+    await execute(
+        journal,
+        "UPDATE projections.workers SET projection_ids = ARRAY(SELECT projection_id FROM projections.projections)",
+    )
+
+    async with journal.session() as session:
+        plan = [row.values() for row in await session.fetch(f"EXPLAIN ANALYZE {leases._WORKERS}")]
+    scans = [str(line) for (line,) in plan if " on projection_ranges" in str(line)]
+
+    assert [re.findall(r"loops=(\d+)", scan) for scan in scans] == [["1"]]
 
 
 async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Database) -> None:
