@@ -43,8 +43,8 @@ in_sql(
     "event-ids-are-not-compared",
     "an event that comes again with its id is appended again",
     _APPEND,
-    "WHERE i.id IS NOT NULL) THEN",
-    "WHERE FALSE) THEN",
+    "IF cardinality(array_remove(p_event_ids, NULL)) > 0 THEN",
+    "IF FALSE THEN",
     Pytest("tests/property/test_append_model.py"),
 )
 in_sql(

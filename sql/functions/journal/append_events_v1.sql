@@ -100,7 +100,7 @@ BEGIN
     END IF;
 
     -- With the sources locked: who appends the same event at the same time waits, and finds it.
-    IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
+    IF cardinality(array_remove(p_event_ids, NULL)) > 0 THEN
         SELECT array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp)
         INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps
         FROM projections._same_event_ids_v1(
@@ -119,16 +119,18 @@ BEGIN
         ) AS r;
     END IF;
 
-    SELECT x.source_id, x.expected, r.seq_nr - r.events AS found INTO _wrong
-    FROM unnest(p_expected_source_ids, p_expected_seq_nrs) AS x (source_id, expected)
-    INNER JOIN unnest(_source_ids, _seq_nrs, _counts) AS r (source_id, seq_nr, events) ON x.source_id = r.source_id
-    WHERE r.seq_nr - r.events <> x.expected
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'source % is at seq_nr %, expected %', quote_literal(_wrong.source_id), _wrong.found, _wrong.expected
-        USING ERRCODE = 'PJ001', DETAIL = json_build_object(
-            'source_id', _wrong.source_id, 'expected', _wrong.expected, 'found', _wrong.found
-        );
+    IF cardinality(p_expected_source_ids) > 0 THEN
+        SELECT x.source_id, x.expected, r.seq_nr - r.events AS found INTO _wrong
+        FROM unnest(p_expected_source_ids, p_expected_seq_nrs) AS x (source_id, expected)
+        INNER JOIN unnest(_source_ids, _seq_nrs, _counts) AS r (source_id, seq_nr, events) ON x.source_id = r.source_id
+        WHERE r.seq_nr - r.events <> x.expected
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'source % is at seq_nr %, expected %', quote_literal(_wrong.source_id), _wrong.found, _wrong.expected
+            USING ERRCODE = 'PJ001', DETAIL = json_build_object(
+                'source_id', _wrong.source_id, 'expected', _wrong.expected, 'found', _wrong.found
+            );
+        END IF;
     END IF;
 
     RETURN QUERY
