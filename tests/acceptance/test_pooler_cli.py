@@ -98,7 +98,7 @@ webhooks endpoints test ENDPOINT
 webhooks endpoints verify ENDPOINT
 webhooks endpoints set-certificate ENDPOINT CLIENT
 webhooks endpoints remove-certificate ENDPOINT
-webhooks endpoints set-oauth ENDPOINT --token-url https://login.example.com/token --client-id acme --secret-file CLIENT
+webhooks endpoints set-oauth ENDPOINT --token-url https://login.example.com/token --client-id acme --secret-file SECRET
 webhooks endpoints remove-oauth ENDPOINT
 webhooks limits list
 webhooks limits change timeout --most 20s
@@ -208,6 +208,7 @@ class Place:
             "FILE": str(directory / "flights.csv"),
             "MAPPING": str(directory / "orders.toml"),
             "CLIENT": str(directory / "client.pem"),
+            "SECRET": str(directory / "secret.txt"),
             "HANDLED": "SELECT source_id, seq_nr FROM seen WHERE projection = 'delays' ORDER BY source_id, seq_nr",
             "COMMITTED": "SELECT source_id, seq_nr FROM projections.events WHERE event_type = 'Landed'",
         }
@@ -231,6 +232,7 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
     )
     (directory / "orders.toml").write_text(MAPPING)
     (directory / "client.pem").write_text(Authority().client("acme"))
+    (directory / "secret.txt").write_text("s3cret")
     with (
         databases.fresh(template) as dsn,
         pooler_beside(dsn) as address,
