@@ -7,13 +7,13 @@ Without a DSN an embedded server is measured, with the settings that every user 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
 
+from projections.running import loop_runner
 from tests.benchmarks.akka import measure_akka
 from tests.benchmarks.appending import measure_append, measure_import
 from tests.benchmarks.capturing import measure_capture
@@ -103,21 +103,12 @@ async def _measure(measured: Server, names: list[str], sizes: Sizes) -> tuple[li
     return lines, failed
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop that ``projections worker`` takes."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
-
-
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
     sizes = QUICK if arguments.quick else Sizes()
     with compiling_server() if arguments.compiling else server(arguments.dsn) as measured:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with loop_runner() as runner:
             lines, failed = runner.run(_measure(measured, arguments.only or list(BENCHMARKS), sizes))
         facts: dict[str, object] = {"machine": machine(), "server": measured.settings()}
     if arguments.json:
