@@ -52,7 +52,7 @@ EXECUTE FUNCTION refuse()
 COUNTED = "CREATE SEQUENCE tries;" + REFUSE.replace(
     "BEGIN RAISE", "BEGIN PERFORM nextval('public.tries'); RAISE"
 )
-QUICK = timedelta(milliseconds=500)
+QUICK = timedelta(seconds=2)
 USED_UP = "SELECT sum(attempts) FROM projections.webhook_deliveries"
 ACCEPT = "DROP TRIGGER refuse ON projections.webhook_log_ids"
 
