@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self, cast
 
@@ -58,10 +58,11 @@ class PsycopgSession(BaseSession):
         self._check(sql)
         await self.flush()
         async with self._pinned():
-            await self._run(psycopg.AsyncRawCursor(self._connection).executemany(sql.encode(), args))
+            cursor = psycopg.AsyncRawCursor(self._connection)
+            await self._run(self._preparing(cursor.executemany(sql.encode(), args)))
 
     async def _send(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
-        await self._run(self._pipelined(runs))
+        await self._run(self._preparing(self._pipelined(runs)))
 
     async def _pipelined(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
         cursor = psycopg.AsyncRawCursor(self._connection)
@@ -70,6 +71,18 @@ class PsycopgSession(BaseSession):
                 statement = sql.encode()
                 for args in rows:
                     await cursor.execute(statement, args or None)
+
+    async def _preparing(self, pipeline: Awaitable[None]) -> None:
+        """
+        Run a pipeline, and after a failure have psycopg forget what it has prepared.
+
+        It counts a statement as prepared when it is sent. One behind a failure never is, and would fail from then on.
+        """
+        try:
+            await pipeline
+        except BaseException:
+            self._connection._prepared.clear()  # noqa: SLF001 - it has no public way
+            raise
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         cursor = await self._cursor(sql, args)

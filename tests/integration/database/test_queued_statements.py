@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, DatabaseError, Session, connect
+from journal import ConnectionSettings, Database, DatabaseError, OwnedSession, Session, connect
 from journal.database.base import _MOST_QUEUED, _MOST_QUEUED_TEXT
 from tests.fixtures.projections import execute
 
@@ -168,6 +168,37 @@ async def test_a_failure_ends_the_transaction_that_does_not_swallow_it(either: D
         await queue_all(either, ["a", "bad"])
 
     assert await done(either) == []
+
+
+async def test_what_was_queued_behind_a_failure_can_be_run_again_on_the_connection(either: Database) -> None:
+    """A driver may count it as prepared, as it was sent, but the server has not come to it."""
+    async with either.session() as session:
+        await queue_both(session, "a")
+        for _ in range(12):
+            with pytest.raises(DatabaseError, match="done_what_check"):
+                await queue_both(session, "bad")
+        await queue_both(session, "b")
+        await session.execute(ADD_LATER, "c")
+
+    assert await done(either) == ["a", "a, the other way", "b", "b, the other way", "c, the other way"]
+
+
+async def queue_both(session: OwnedSession, what: str) -> None:
+    async with session.transaction():
+        await session.queue(ADD, what)
+        await session.queue(ADD_LATER, what)
+
+
+async def test_rows_that_had_no_table_can_be_sent_again_on_the_connection(either: Database) -> None:
+    async with either.session() as session:
+        await session.execute(ADD, "a")
+        await execute(either, "ALTER TABLE done RENAME TO gone")
+        with pytest.raises(DatabaseError, match='relation "done" does not exist'):
+            await session.executemany(ADD, [("b",), ("c",)])
+        await execute(either, "ALTER TABLE gone RENAME TO done")
+        await session.executemany(ADD, [("b",), ("c",)])
+
+    assert await done(either) == ["a", "b", "c"]
 
 
 async def test_after_a_rollback_nothing_of_it_is_queued(either: Database) -> None:
