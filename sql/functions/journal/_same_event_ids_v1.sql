@@ -1,6 +1,7 @@
 -- Which events of an append are stored already, by event_id; call it with their sources locked.
 -- Raises PJ002 where the id was used for other content. The time inside a UUIDv7 spares the older partitions:
 -- an id from more than a day ahead of the database's clock is refused, so an event is never a day older than its id.
+-- The clock as it was when the statement began: an event has had its time since, and has waited for the locks of other sources.
 CREATE OR REPLACE FUNCTION projections._same_event_ids_v1(
     p_source_ids text[],
     p_event_types text[],
@@ -37,7 +38,7 @@ BEGIN
         SELECT projections._uuid7_time_v1(u.id) AS at FROM unnest(p_event_ids) AS u (id) WHERE u.id IS NOT NULL
         OFFSET 0  -- worked out once for each
     ) AS i;
-    IF _latest > clock_timestamp() + interval '1 day' THEN
+    IF _latest > statement_timestamp() + interval '1 day' THEN
         SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id) WHERE projections._uuid7_time_v1(i.id) = _latest LIMIT 1;
         RAISE EXCEPTION 'event_id % carries the time %, more than a day ahead of the database', _wrong, _latest
         USING ERRCODE = 'PJ003', HINT = 'Correct the clock that made it.';

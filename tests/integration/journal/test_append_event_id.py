@@ -169,6 +169,25 @@ async def test_id_from_more_than_a_day_ahead_is_refused(database: Database) -> N
         await _append(database, event(event_id=uuid7(now + timedelta(hours=25))))
 
 
+async def test_id_that_is_a_day_ahead_no_more_when_the_locks_are_had_is_refused(database: Database) -> None:
+    """Its event has the time of before: a day older than the id, it would not be found again."""
+    async with database.session() as first, database.session() as second:
+        await first.begin()
+        await second.begin()
+        second_pid = await pid(second)
+        await append(first, [event("b")])
+        at = datetime.now(UTC) + timedelta(days=1, seconds=1)
+        waiting = asyncio.create_task(append(second, [event(event_id=uuid7(at)), event("b")]))
+        await until_blocked(database, [second_pid])
+        while datetime.now(UTC) < at - timedelta(days=1):
+            await asyncio.sleep(0.01)
+        await first.commit()
+
+        with pytest.raises(InvalidEvent, match="more than a day ahead of the database"):
+            await waiting
+        await second.rollback()
+
+
 async def test_id_that_is_no_uuid_is_refused(database: Database) -> None:
     with pytest.raises(InvalidEvent, match="source 'a': event_id must be a UUID, not 'x'"):
         await _append(database, event(event_id="x"))
