@@ -148,7 +148,7 @@ class Transactions:
 
         async def store(mark: str, progress: tuple[datetime, int]) -> bool:
             nonlocal left_out, bound
-            previous = self.state.previous(last)
+            previous = await self._previous(session, last.keys())
             await work()
             left_out, bound = await self._evict(session, last, previous, until, progress[1])
             return await self.store.save_in_tx(
@@ -161,6 +161,14 @@ class Transactions:
             self.state.evicted(left_out, bound)
         if waited:
             await self._tell(session)
+
+    async def _previous(self, session: Session, source_ids: AbstractSet[str]) -> dict[str, int]:
+        """Where sources stand; what has been stored since they were looked up may have displaced some."""
+        try:
+            return self.state.previous(source_ids)
+        except KeyError:
+            await self.look_up(session, {*source_ids})
+            return self.state.previous(source_ids)
 
     async def _evict(
         self,

@@ -35,6 +35,10 @@ STORED = "SELECT count(*) FROM projections.source_offsets"
 BOUND = "SELECT evicted_before FROM projections.projections"
 SOURCES = [f"s{number}" for number in range(10)]
 EVICT_UP_TO = "SELECT projections._evict_up_to_v1(1, $1, $2, '1 minute')"
+BEHIND = """
+UPDATE projections.projection_ranges
+SET horizon = (SELECT min(db_timestamp) FROM projections.events WHERE source_id = '{}')
+"""
 YESTERDAY = "UPDATE projections.{} SET db_timestamp = db_timestamp - interval '1 day'"
 
 
@@ -124,6 +128,23 @@ async def test_a_batch_that_is_cut_around_a_failure_goes_on(journal: Database, c
     )
 
     each_once(await effects(journal), **{**dict.fromkeys(SOURCES, 1), "s0": 3, "s1": 3})
+
+
+async def test_a_batch_that_is_cut_goes_on_where_its_first_part_fills_the_cache(journal: Database) -> None:
+    """All offsets were in memory when it began, and are not any more."""
+    before, new = SOURCES[:4], SOURCES[4:9]
+    await happen(journal, *before)
+    await catch_up(journal)
+    await happen(journal, *new)
+    await long_ago(journal)
+    await execute(journal, BEHIND.format("s4"))
+    await execute(journal, YESTERDAY.format("source_offsets"))
+
+    await run_until_caught_up(
+        journal, recording(failing(("s6", 1)), batch_size=5), retention=MINUTE, cache_size=1
+    )
+
+    each_once(await effects(journal), **dict.fromkeys({*before, *new} - {"s6"}, 1))
 
 
 async def test_ranges_that_are_cut_and_merged_afterwards_go_on_exactly_once(journal: Database) -> None:
