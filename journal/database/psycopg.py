@@ -74,14 +74,17 @@ class PsycopgSession(BaseSession):
 
     async def _preparing(self, pipeline: Awaitable[None]) -> None:
         """
-        Run a pipeline, and after a failure have psycopg forget what it has prepared.
+        Run a pipeline, and after a failure have psycopg forget what it has prepared in it.
 
         It counts a statement as prepared when it is sent. One behind a failure never is, and would fail from then on.
         """
+        names = self._connection._prepared._names  # noqa: SLF001 - there is no public way
+        before = set(names)
         try:
             await pipeline
         except BaseException:
-            self._connection._prepared.clear()  # noqa: SLF001 - it has no public way
+            for key in names.keys() - before:
+                del names[key]
             raise
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:

@@ -197,8 +197,9 @@ async def test_rows_that_had_no_table_can_be_sent_again_on_the_connection(either
             await session.executemany(ADD, [("b",), ("c",)])
         await execute(either, "ALTER TABLE gone RENAME TO done")
         await session.executemany(ADD, [("b",), ("c",)])
+        await session.executemany(ADD, [("d",), ("e",)])
 
-    assert await done(either) == ["a", "b", "c"]
+    assert await done(either) == ["a", "b", "c", "d", "e"]
 
 
 async def test_after_a_rollback_nothing_of_it_is_queued(either: Database) -> None:
