@@ -89,9 +89,14 @@ def hanging(*source_ids: str) -> Does:
 
 
 async def hang() -> None:
-    """Await for longer than a handler may, and for ever."""
-    pass_time(PATIENCE)
+    """Await for longer than a handler may, and without an end."""
     await asyncio.Event().wait()
+
+
+async def hang_alone() -> None:
+    """Hang, and let the time of all handlers pass at once: only where no other one is running."""
+    pass_time(PATIENCE)
+    await hang()
 
 
 def impatient(**values: Any) -> Any:
@@ -114,7 +119,7 @@ async def test_an_event_whose_handler_hangs_is_parked_and_the_others_go_on(journ
 async def test_what_a_handler_has_done_before_it_hung_is_rolled_back(journal: Database) -> None:
     async def record_and_hang(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await record(session, envelope)
-        await hang()
+        await hang_alone()
 
     await happen(journal, "a")
 
@@ -171,7 +176,7 @@ async def test_a_handler_that_comes_to_itself_is_tried_again(journal: Database) 
         nonlocal calls
         calls += 1
         if calls == 1:
-            await hang()
+            await hang_alone()
 
     await happen(journal, "a")
 
@@ -189,7 +194,7 @@ async def test_a_group_that_hangs_is_halved_until_the_event_stands_alone(journal
             for _, envelope in events:
                 await record(session, envelope)
                 if envelope.source_id == "bad":
-                    await hang()
+                    await hang_alone()
 
     await happen(journal, "a", "bad", "b", "c")
 
@@ -277,7 +282,7 @@ async def test_a_hook_that_hangs_or_exits_is_told_and_tried_again(journal: Datab
         nonlocal calls
         calls += 1
         if calls == 1:
-            await hang()
+            await hang_alone()
         if calls == 2:
             sys.exit(0)
 
