@@ -17,7 +17,8 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_nestloop = on
-SET enable_bitmapscan = off
+-- The index of what subscriptions ask for (params) can be read in no other way.
+SET enable_bitmapscan = on
 -- What sorts or counts within a condition goes to disk beyond.
 SET work_mem = '4MB'
 SET hash_mem_multiplier = 1

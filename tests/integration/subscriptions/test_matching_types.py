@@ -27,6 +27,10 @@ KINDS = ("boat", "bus", "car")
 CAUGHT_UP = "SELECT count(*) = 0 FROM projections.subscriptions WHERE starts_at IS NOT NULL"
 FAILED = "SELECT array_agg(source_id || seq_nr ORDER BY unanswered_id)::text FROM projections.unanswered"
 STOP = "SELECT projections._quarantine_condition_v1(1, 'why')"
+MANY_OF_PARAMS = """
+SELECT projections.subscribe_v1('g', $1, jsonb_build_object('topic', 'topic-' || n), NULL, NULL)
+FROM generate_series(0, 1999) AS n
+"""
 RELEASE = "SELECT projections._release_condition_v1(1)"
 
 
@@ -194,3 +198,19 @@ async def test_the_past_comes_in_the_order_of_its_times_too(database: Database) 
             await match(database)
 
     assert await matched(database) == [one for one in appended if one[0] != "bus"]
+
+
+async def test_a_condition_that_compares_params_with_topics_reads_their_index(database: Database) -> None:
+    """And is not asked, for each topic, about all subscriptions that have it."""
+    await execute(database, MANY_OF_PARAMS, "s.params @> jsonb_build_object('topic', e.topic)")
+    await execute(database, "ANALYZE projections.subscriptions")
+
+    async with database.transaction() as session:
+        topics = [f"topic-{n}" for n in range(50)]
+        interests = await session.fetch("SELECT * FROM projections._interests_v1('plane', $1)", topics)
+        looked_up = await session.fetchval(
+            "SELECT pg_stat_get_xact_numscans('projections.subscriptions_params_idx'::regclass)"
+        )
+
+    assert len(interests) == 50
+    assert looked_up == 50
