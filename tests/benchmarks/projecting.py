@@ -81,27 +81,26 @@ class _Work:
         self._count = count
         self._expected = workload.expected(count, sources)
 
-    def contender(self, work: Callable[[], Awaitable[None]], table: str = "delays") -> Contender:
+    def contender(
+        self, work: Callable[[], Awaitable[None]], table: str = "delays", *, as_worker: bool = True
+    ) -> Contender:
         async def measured() -> float:
             await self._connection.execute(
                 "TRUNCATE projections.projections, projections.source_offsets CASCADE"
             )
             await self._connection.execute(f"DROP TABLE IF EXISTS {_IN_SQL}; TRUNCATE delays")
             await asyncio.to_thread(settle, self._dsn)
-            begun = time.perf_counter()
-            await work()
-            took = time.perf_counter() - begun
+            with nullcontext() if as_worker else _as_python_collects():
+                begun = time.perf_counter()
+                await work()
+                took = time.perf_counter() - begun
             workload.check(self._dsn, self._expected, table)
             return self._count / took
 
         return measured
 
     def by_hand(self, decode: Decode, write: Write, *, as_worker: bool = False) -> Contender:
-        async def work() -> None:
-            with nullcontext() if as_worker else _as_python_collects():
-                await _by_hand(self._connection, decode, write)
-
-        return self.contender(work)
+        return self.contender(lambda: _by_hand(self._connection, decode, write), as_worker=as_worker)
 
 
 def _by_peer(dsn: str, peer: Peer, wanted: tuple[int, int]) -> Contender:
