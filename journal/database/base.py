@@ -22,7 +22,7 @@ log = logging.getLogger("projections")
 
 T = TypeVar("T")
 
-_Run: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+QueuedRun: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 """A statement, and its arguments each time that it was queued without another between."""
 
 _TRANSACTION_CONTROL = re.compile(
@@ -98,7 +98,7 @@ class BaseSession(ABC):
 
     def __init__(self, connection: Any, *, pooled: bool, pins: Sequence[str]) -> None:
         self._connection = connection
-        self._runs: list[_Run] = []
+        self._runs: list[QueuedRun] = []
         self._queued = 0
         self._queued_text = 0
         self.queue_failed = False
@@ -174,12 +174,12 @@ class BaseSession(ABC):
                 error.add_note(f"queued: {' '.join(sql.split())[:length]}")
             raise
 
-    def _take_queued(self) -> list[_Run]:
+    def _take_queued(self) -> list[QueuedRun]:
         runs, self._runs = self._runs, []
         self._queued = self._queued_text = 0
         return runs
 
-    async def _send(self, runs: Sequence[_Run]) -> None:
+    async def _send(self, runs: Sequence[QueuedRun]) -> None:
         """Run statements in their order, with as few round trips as the driver can."""
         for sql, rows in runs:
             if len(rows) == 1:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession
+from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession, QueuedRun
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
 from journal.database.session import OwnedSession, Row
@@ -61,10 +61,10 @@ class PsycopgSession(BaseSession):
             cursor = psycopg.AsyncRawCursor(self._connection)
             await self._run(self._preparing(cursor.executemany(sql.encode(), args)))
 
-    async def _send(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
+    async def _send(self, runs: Sequence[QueuedRun]) -> None:
         await self._run(self._preparing(self._pipelined(runs)))
 
-    async def _pipelined(self, runs: Sequence[tuple[str, list[tuple[Any, ...]]]]) -> None:
+    async def _pipelined(self, runs: Sequence[QueuedRun]) -> None:
         cursor = psycopg.AsyncRawCursor(self._connection)
         async with self._connection.pipeline():
             for sql, rows in runs:
