@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.fixtures.processes import end_with_this_process
+
 pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.failover"]
 
 
@@ -23,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same.
 
+    All that tests start ends with this process, however it ends.
+
     Tests interrupt processes: what a shell starts in the background ignores that, and so does all that it starts.
     """
     settings.register_profile("daily", deadline=None, max_examples=25, derandomize=True)
@@ -30,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("slow" if _runs_slow(config) else "daily")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_with_this_process()
 
 
 def _runs_slow(config: pytest.Config) -> bool:

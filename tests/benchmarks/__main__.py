@@ -39,6 +39,7 @@ from tests.benchmarks.subscriptions import measure_subscriptions
 from tests.benchmarks.waiting import measure_waiting
 from tests.benchmarks.webhooks import measure_webhooks
 from tests.benchmarks.workers import measure_workers
+from tests.fixtures.processes import end_with_this_process
 
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "append": measure_append,
@@ -106,6 +107,7 @@ async def _measure(measured: Server, names: list[str], sizes: Sizes) -> tuple[li
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
+    end_with_this_process()
     sizes = QUICK if arguments.quick else Sizes()
     with compiling_server() if arguments.compiling else server(arguments.dsn) as measured:
         with loop_runner() as runner:

@@ -21,7 +21,7 @@ from tests.chaos.arrangements import ARRANGEMENTS, Outcome, inject, left_out
 from tests.chaos.faults import KINDS
 from tests.fixtures.failover import base_server
 from tests.fixtures.postgres import binaries_for
-from tests.fixtures.processes import none_left_behind
+from tests.fixtures.processes import end_with_this_process, none_left_behind
 
 
 def _arguments() -> argparse.Namespace:
@@ -70,7 +70,8 @@ def main() -> int:
     print(f"seed {arguments.seed}", file=sys.stderr, flush=True)
     for kind, reason in left_out().items():
         print(f"left out: {kind}: {reason}", file=sys.stderr, flush=True)
-    with none_left_behind():  # whatever ends it
+    end_with_this_process()
+    with none_left_behind():
         outcomes = asyncio.run(_run(arguments))
     clean = all(outcome.clean for outcome in outcomes)
     faults = sum(sum(outcome.faults.values()) for outcome in outcomes)

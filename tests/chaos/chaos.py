@@ -22,7 +22,6 @@ from projections.auditing import Audit, History, query
 from tests.chaos.cluster import LOST, Cluster
 from tests.chaos.faults import KINDS, Plan, end_prepared
 from tests.chaos.worker import LEASE
-from tests.fixtures.processes import die_with_parent
 from tests.fixtures.projections import Happened
 
 ROOT = Path(__file__).parents[2]
@@ -262,7 +261,7 @@ class Chaos:
         with (self._logs / f"{type(self).__name__} {self.counts['workers']}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", self.module, self.read_side.dsn, *options, *self._elsewhere()),
-                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log, preexec_fn=die_with_parent,
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
         self._started = {one for one in self._started if one.returncode is None} | {process}
         process.log = log.name  # type: ignore[attr-defined]

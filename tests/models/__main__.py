@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fixtures.processes import end_with_this_process
 from tests.models.catalogue import Model, Scope, models
 from tests.models.spin import Explored, Missing, Unfinished, explore, missing, shortest
 
@@ -174,4 +175,5 @@ def table(done: Iterable[tuple[Run, Explored]]) -> str:
 
 
 if __name__ == "__main__":
+    end_with_this_process()
     sys.exit(main())

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.fixtures.processes import end_with_this_process
 from tests.soak.plot import svg
 from tests.soak.scoreboard import read, scoreboard
 from tests.soak.soak import Options, Soak
@@ -67,6 +68,7 @@ def main() -> int:
         path.with_suffix(".svg").write_text(svg(read(path)))
         return judge(path)
     arguments = _arguments(sys.argv[1:])
+    end_with_this_process()
     arguments.out.unlink(missing_ok=True)
     asyncio.run(_run(Options(arguments.hours * 3600, arguments.rate, arguments.out, arguments.seed)))
     return judge(arguments.out)
