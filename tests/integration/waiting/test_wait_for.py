@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from journal import (
@@ -340,41 +342,45 @@ async def test_an_offset_that_was_evicted_counts_as_handled(database: Database) 
 
 
 @asynccontextmanager
-async def counting(database: Database) -> AsyncIterator[Callable[[], int]]:
-    """Counts the notifications of workers."""
-    heard: list[None] = []
-    async with database.listen(HANDLED, lambda: heard.append(None)):
-        while not heard:  # the first says that it listens
-            await asyncio.sleep(0.001)
-        yield lambda: len(heard) - 1
+async def counting(dsn: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+    """Counts the notifications of workers: of all that has committed, as one that is sent now comes after those."""
+    heard: list[str] = []
+    connection = await asyncpg.connect(dsn)
+    await connection.add_listener(HANDLED, lambda _connection, _pid, _channel, payload: heard.append(payload))
 
-
-async def test_workers_notify_only_while_somebody_waits(database: Database) -> None:
-    await write(database, "a")
-    async with counting(database) as notified:
-        async with running(database, recording()) as told:
-            await told.first("handled")
-            assert not await fetchval(
-                database, "SELECT waited_until IS NOT NULL FROM projections.projections"
-            )
-
-            await wait_for(database, "p", await write(database, "a"), LONG)
-            assert await fetchval(database, "SELECT waited_until > now() FROM projections.projections")
-            await wait_for(database, "p", await write(database, "a"), LONG)
-            await execute(database, "SELECT pg_notify($1, '')", HANDLED)  # comes after those of before
-            async with asyncio.timeout(300):
-                while notified() < 2:
-                    await asyncio.sleep(0.001)
-            before = notified()
-
-            await execute(database, "UPDATE projections.projections SET waited_until = now()")
-            await write(database, "a")
-            await told.first("handled", len(told.all("handled")) + 1)
-        await execute(database, "SELECT pg_notify($1, '')", HANDLED)
+    async def count() -> int:
+        own = uuid.uuid4().hex
+        await connection.execute("SELECT pg_notify($1, $2)", HANDLED, own)
         async with asyncio.timeout(300):
-            while notified() == before:
+            while own not in heard:
                 await asyncio.sleep(0.001)
-        assert notified() == before + 1
+        heard.remove(own)
+        return len(heard)
+
+    yield count
+    await connection.close()
+
+
+async def test_workers_notify_only_while_somebody_waits(dsn: str, database: Database) -> None:
+    gate = Gate()
+    gate.open.set()
+    async with counting(dsn) as notified, running(database, recording(gate)) as told:
+        await write(database, "a")
+        await told.first("handled")
+        assert await notified() == 0
+
+        gate.open.clear()  # until somebody has said that it waits
+        wait = asyncio.create_task(wait_for(database, "p", await write(database, "a"), LONG))
+        await waiting(database)
+        gate.open.set()
+        await wait
+        await told.first("handled", 2)
+        assert await notified() == 1
+
+        await execute(database, "UPDATE projections.projections SET waited_until = now()")
+        await write(database, "a")
+        await told.first("handled", 3)
+        assert await notified() == 1
 
 
 async def test_a_thousand_who_wait_share_one_poll(
