@@ -164,6 +164,8 @@ async def test_beside_a_worker_that_matches_and_a_consumer(database: Database, s
     """It goes back whatever they are at: while they begin with what is new, or when that is matched, or handled."""
     choose, seen = Random(seed), Seen()
     steps = (at_once, until_all_matched, until_handled)
+    # It begins a second before it is there, however long that takes: the events are to come after it.
+    await fetchval(database, "SELECT projections._begin_matching_v1('{0,512}')")
     await append_many(database, 2500)
     async with matching(database, 2):
         await until(database, "SELECT count(*) = 7 FROM projections.source_offsets")
