@@ -11,6 +11,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, OwnedSession, Session, connect
 from journal.database.base import _MOST_QUEUED, _MOST_QUEUED_TEXT
+from tests.fixtures.locks import OWN_LOCKS
 from tests.fixtures.projections import execute
 
 ADD = "INSERT INTO done (what) VALUES ($1)"
@@ -36,7 +37,9 @@ async def done(database: Database) -> list[str]:
 async def seen_by_others(database: Database) -> int:
     """How many locks on the table transactions have: none, before a statement of them has come to the server."""
     async with database.session() as session:
-        return int(await session.fetchval("SELECT count(*) FROM pg_locks WHERE relation = 'done'::regclass"))
+        return int(
+            await session.fetchval(f"SELECT count(*) FROM {OWN_LOCKS} WHERE relation = 'done'::regclass")
+        )
 
 
 async def test_what_is_queued_is_sent_before_the_commit_and_not_before(either: Database) -> None:

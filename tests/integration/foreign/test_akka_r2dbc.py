@@ -14,6 +14,7 @@ from projections import handles, projection
 from tests.fixtures.akka import TABLES
 from tests.fixtures.foreign import Follower, OnlyForward, stored_keys
 from tests.fixtures.java import JavaProgram, ended, needs_java, r2dbc_url
+from tests.fixtures.locks import OWN_LOCKS
 from tests.fixtures.moving import take_over
 from tests.fixtures.projections import (
     EFFECTS,
@@ -128,7 +129,7 @@ async def test_a_projection_of_akka_that_was_killed_goes_on_as_ours(
                 await theirs.wait()
             await until(
                 read_side,
-                "SELECT count(*) = 0 FROM pg_locks WHERE mode = 'RowExclusiveLock' "
+                f"SELECT count(*) = 0 FROM {OWN_LOCKS} WHERE mode = 'RowExclusiveLock' "
                 "AND relation = 'akka_projection_timestamp_offset_store'::regclass",
             )
             before = len(await effects(read_side))

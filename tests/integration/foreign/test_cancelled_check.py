@@ -10,6 +10,7 @@ import pytest
 from journal import DatabaseError, connect
 from journal.foreign import Constant, ForeignJournalError, TableMapping, table_log
 from tests.fixtures.foreign import FOREIGN
+from tests.fixtures.locks import OWN_LOCKS
 
 _TABLE = """
 CREATE TABLE log (
@@ -20,7 +21,7 @@ _MAPPING = TableMapping(
     table="log", source="source", number="number", position="at", bound="transaction-start",
     entity_type=Constant("plane"), event_type=Constant("Happened"), payload="body",
 )  # fmt: skip
-_WAITS = "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'log'::regclass"
+_WAITS = f"SELECT pg_cancel_backend(pid) FROM {OWN_LOCKS} WHERE NOT granted AND relation = 'log'::regclass"
 
 
 @pytest.mark.parametrize("driver", FOREIGN)

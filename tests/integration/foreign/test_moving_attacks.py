@@ -9,6 +9,7 @@ import pytest
 
 from journal import JournalUnavailable, slice_of
 from offsets import MoveRefused
+from tests.fixtures.locks import OWN_LOCKS
 from tests.fixtures.moving import take_over
 from tests.fixtures.projections import fetchval
 from tests.integration.foreign.test_moving_over import AKKA, Accounts, akka, at
@@ -71,7 +72,7 @@ async def test_a_journal_that_goes_away_meanwhile_leaves_nothing_stored(empty_ds
         await lock.start()
         await there.connection.execute("LOCK TABLE event_journal IN ACCESS EXCLUSIVE MODE")
         moving = asyncio.create_task(take_over(read_side, log, Accounts, AKKA))
-        waiting = "SELECT pid FROM pg_locks WHERE relation = 'event_journal'::regclass AND NOT granted"
+        waiting = f"SELECT pid FROM {OWN_LOCKS} WHERE relation = 'event_journal'::regclass AND NOT granted"
         async with asyncio.timeout(300):
             while (pid := await there.connection.fetchval(waiting)) is None:
                 await asyncio.sleep(0.001)

@@ -19,6 +19,7 @@ from journal.foreign import eventsourcing, states, table_log
 from offsets import Elsewhere
 from tests.fixtures.bank import Account, Bank, Payments, environment, writers
 from tests.fixtures.foreign import stored_keys
+from tests.fixtures.locks import OWN_LOCKS
 from tests.fixtures.moving import take_over
 from tests.fixtures.projections import (
     EFFECTS,
@@ -80,7 +81,8 @@ async def test_a_projection_of_eventsourcing_that_was_killed_goes_on_as_ours(
             theirs.kill()
             await theirs.wait()
             await until(
-                read_side, "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'payments_tracking'::regclass"
+                read_side,
+                f"SELECT count(*) = 0 FROM {OWN_LOCKS} WHERE relation = 'payments_tracking'::regclass",
             )
             before = await effects(read_side)
             position = await fetchval(read_side, "SELECT max(notification_id) FROM payments_tracking")

@@ -36,6 +36,7 @@ from journal.foreign import Constant, Expression, TableMapping, table_log
 from journal.foreign.checking import check, page_time
 from journal.slices import ALL_SLICES
 from tests.fixtures.foreign import FOREIGN, Follower, OnlyForward, stored_keys, write_late
+from tests.fixtures.locks import OWN_LOCKS
 
 TABLE = """
 CREATE TABLE "Order log" (
@@ -343,8 +344,8 @@ def test_a_mapping_is_written_in_toml_too() -> None:
             TableMapping.from_toml(wrong)
 
 
-_LOCKS = """EXISTS (
-    SELECT 1 FROM pg_locks AS l
+_LOCKS = f"""EXISTS (
+    SELECT 1 FROM {OWN_LOCKS}
     WHERE l.pid = a.pid AND l.relation = 'public."Order log"'::regclass AND l.mode = 'RowExclusiveLock'
 )"""
 

@@ -176,7 +176,7 @@ async def test_a_query_that_replay_cancels_is_made_again(servers: Servers) -> No
     log = replace(servers.log, queries=replace(JOURNAL, events=_SLEEPS))
     async with running(servers.read_side, recording(), journal=log) as told:
         await happen(servers.primary, "slow", "b")
-        asleep = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        asleep = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = 'one'"
         await asyncio.to_thread(servers.both.standby.until, asleep)
         async with servers.primary.transaction() as owner:
             await owner.execute("LOCK TABLE projections.events IN ACCESS EXCLUSIVE MODE")

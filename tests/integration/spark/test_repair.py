@@ -17,6 +17,7 @@ from spark_projections.errors import NotRebuildable, RebuildFailed, SwapRefused
 from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.repairing import repair
+from tests.fixtures.locks import OWN_LOCKS
 from tests.fixtures.projections import Failure, Happened, execute, fetchval, happen, running, until
 from tests.fixtures.rebuilds import COUNTS, AllKinds, Counts, Effects
 
@@ -393,7 +394,7 @@ async def test_a_repair_that_is_killed_changes_nothing(
     await written.wait()
     await execute(
         journal,
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'counts'::regclass "
+        f"SELECT pg_terminate_backend(pid) FROM {OWN_LOCKS} WHERE relation = 'counts'::regclass "
         "AND mode = 'ShareRowExclusiveLock'",
     )
     task.cancel()

@@ -323,8 +323,11 @@ def test_a_lost_connection_is_an_error_and_no_early_end(dsn: str) -> None:
     append(dsn, [event("a", {"text": "x" * 100_000}) for _ in range(200)])
     reading = read_batches(dsn, replace(PLANES, batch_bytes=1))
     next(reading)
-    others = "datname = current_database() AND pid <> pg_backend_pid()"
-    execute(dsn, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    execute(
+        dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
 
     with pytest.raises(DatabaseError):
         list(reading)
