@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +14,7 @@ import pytest
 from journal import Database
 from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.commands import environment
+from tests.fixtures.ports import unused_port
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -93,9 +93,7 @@ class Served:
 async def server(tmp_path: Path, dsn: str) -> AsyncIterator[Served]:
     path = tmp_path / "app.py"
     path.write_text(APP)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    served = Served(path, port, dsn)
+    served = Served(path, unused_port(), dsn)
     await served.start()
     yield served
     await served.gone()

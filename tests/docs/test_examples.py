@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import yaml
 
 from projections.cli import main
 from tests.docs.test_operation_examples import _parse
+from tests.fixtures.ports import unused_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs/examples"
@@ -54,8 +54,7 @@ def projections(dsn: str, folder: str, *arguments: str) -> str:
 @contextmanager
 def serving(dsn: str, folder: str, path: str, *arguments: str) -> Iterator[httpx.Client]:
     """A server of a folder, once it answers; ended with SIGTERM."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     command = [sys.executable, *(one.replace("PORT", str(port)) for one in arguments)]
     with subprocess.Popen(
         command, cwd=EXAMPLES / folder, env=environment(dsn, EXAMPLES / folder), stderr=subprocess.DEVNULL

@@ -14,6 +14,7 @@ from journal import Database
 from projections import InvalidHandler
 from projections.subscriptions import Consumer, InvalidSubscription, create_group, subscribe
 from tests.fixtures.commands import COMMAND, environment
+from tests.fixtures.past import until_settled
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.subscriptions import Seen, consuming_process, end_leases, landed, quick, until_handled
 
@@ -68,7 +69,7 @@ class TestProcesses:
             assert await fetchval(database, SUBSCRIBED)
 
     async def test_from_now_on(self, dsn: str, database: Database) -> None:
-        await asyncio.sleep(1.1)  # of the second before, some may come, too
+        await until_settled(database)  # of the second before, some may come, too
         async with consuming_process(dsn, "h", seconds=0, topics=["Landed"], start="now") as process:
             await until(database, SUBSCRIBED)
             await landed(database, "a", "b")

@@ -85,7 +85,7 @@ async def test_a_page_has_many_topics_and_keeps_its_order(database: Database) ->
         events = [Event(f"s{n % 7}", {}, "plane", event_type=f"t{n % 10}") for n in range(5000)]
         await append(session, events)
     await match(database)
-    await asyncio.sleep(1.2)  # until then the second of the events is not settled
+    await until_settled(database)
     await from_the_past(database)
     await from_the_past(database, group="h", topics=["t3"])
     await catch_up(database)

@@ -18,6 +18,7 @@ from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
 from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.signing import generate_secret, verify
+from tests.fixtures.ports import unused_port
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.raw_server import (
     Exchange,
@@ -29,7 +30,6 @@ from tests.fixtures.raw_server import (
     redirect,
     reset,
     respond,
-    unused_port,
 )
 from tests.fixtures.webhook_delivery import (
     PATIENT,

@@ -15,8 +15,9 @@ from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.response_reading import Reply
 from projections.webhooks.sender import HttpSender
+from tests.fixtures.ports import unused_port
 from tests.fixtures.projections import fetchval
-from tests.fixtures.raw_server import Exchange, RawServer, hang, respond, unused_port
+from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
 from tests.fixtures.webhook_delivery import (
     LOCAL,
     PATIENT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -220,12 +219,10 @@ class TestDatabase:
             await hook(database, server.url)
             await execute(database, "ALTER FUNCTION projections._finish_deliveries_v1 RENAME TO another")
             await sent(database)
-            began = time.monotonic()
             with pytest.raises(SchemaError, match="_finish_deliveries_v1"):
-                async with delivering(database, settings=settings(grace=timedelta(seconds=59))) as running:
+                # Without waiting for what nobody stores.
+                async with delivering(database, settings=settings(grace=timedelta(hours=1))) as running:
                     await asyncio.wait([running.task])
-
-        assert time.monotonic() - began < 59  # without waiting for what nobody stores
 
     @pytest.mark.slow
     async def test_connections_that_are_ended_are_made_anew(self, dsn: str, database: Database) -> None:

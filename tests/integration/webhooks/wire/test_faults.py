@@ -13,6 +13,7 @@ import pytest
 from projections.webhooks.failure_codes import CODES, FAILURES
 from tests.fixtures.certificates import Certificate
 from tests.fixtures.names import Names
+from tests.fixtures.ports import unused_port
 from tests.fixtures.raw_server import (
     RawServer,
     Step,
@@ -27,7 +28,6 @@ from tests.fixtures.raw_server import (
     then_close,
     then_reset,
     truncated_chunked,
-    unused_port,
 )
 from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
 

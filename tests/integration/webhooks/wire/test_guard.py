@@ -9,7 +9,8 @@ import pytest
 
 from projections.webhooks.addresses import AddressRules
 from tests.fixtures.names import Names
-from tests.fixtures.raw_server import RawServer, redirect, respond, unused_port
+from tests.fixtures.ports import unused_port
+from tests.fixtures.raw_server import RawServer, redirect, respond
 from tests.fixtures.webhooks_wire import LONG, outgoing, sending, sent
 
 DEFAULT = AddressRules()

@@ -11,7 +11,8 @@ import pytest
 
 from projections.webhooks.sender import USER_AGENT
 from projections.webhooks.signed_request import gzip_body
-from tests.fixtures.raw_server import Exchange, RawServer, close, hang, raw, redirect, respond, unused_port
+from tests.fixtures.ports import unused_port
+from tests.fixtures.raw_server import Exchange, RawServer, close, hang, raw, redirect, respond
 from tests.fixtures.webhooks_wire import LONG, SHORT, outgoing, sending, sent
 
 
