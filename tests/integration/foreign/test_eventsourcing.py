@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from uuid import UUID, uuid4
 
@@ -107,7 +106,7 @@ async def test_a_projection_runs_on_an_application_in_another_database(empty_dsn
         log = await table_log(database, eventsourcing("bank_events"), name="bank", decode=states(Bank))
         with writers(empty_dsn, 5) as ended:
             async with running(read_side, Payments, journal=log, ranges=4):
-                await asyncio.sleep(2)
+                await until_effects(read_side, 20)
             async with running(read_side, Payments, journal=log, ranges=4):  # goes on where it stood
                 await ended.wait()
         bank = Bank(env=environment(empty_dsn))
