@@ -1,0 +1,56 @@
+"""What users and scripts rely on is as it is recorded, or the recording was renewed on purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.postgres import Databases
+from tests.golden.kinds import KINDS
+from tests.golden.recordings import FOLDER, difference, record, recorded
+
+_SHOWN = 300  # lines of a difference
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_users_rely_on_is_as_it_is_recorded(kind: str, databases: Databases, template: str) -> None:
+    found = difference(recorded(kind), KINDS[kind](lambda: databases.fresh(template)))
+
+    if found:
+        shown = "\n".join(found.splitlines()[:_SHOWN])
+        pytest.fail(
+            f"what users rely on has changed ({kind}):\n\n{shown}\n\n"
+            f"If it shall change, say in CHANGELOG.md what that is for users, and run: python -m tests.golden {kind}",
+            pytrace=False,
+        )
+
+
+def test_every_recording_is_of_a_kind() -> None:
+    files = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
+
+    assert files == {name for kind in KINDS for name in recorded(kind)}
+
+
+def test_each_difference_is_told_as_lines_that_went_and_came(tmp_path: Path) -> None:
+    before = {"some/a.txt": "name: string\nrows: number\n", "some/old.txt": "x\n"}
+    after = {"some/a.txt": "name: string\nrows: null\n", "some/new.txt": "y\n"}
+    record("some", before, tmp_path)
+
+    same, told = difference(recorded("some", tmp_path), before), difference(recorded("some", tmp_path), after)
+
+    assert same == ""
+    changed = [line for line in told.splitlines() if line[0] in "+-" and line[:3] not in {"+++", "---"}]
+    assert changed == ["-rows: number", "+rows: null", "+y", "-x"]
+
+
+def test_a_recording_replaces_the_one_before(tmp_path: Path) -> None:
+    record("some", {"some/a.txt": "a\n", "some/b.txt": "b\n"}, tmp_path)
+    record("other", {"other.txt": "o\n"}, tmp_path)
+
+    told = record("some", {"some/b.txt": "c\n"}, tmp_path)
+
+    assert recorded("some", tmp_path) == {"some/b.txt": "c\n"}
+    assert recorded("other", tmp_path) == {"other.txt": "o\n"}
+    assert "-a\n" in told
+    assert "+c\n" in told
