@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ def help_texts(_: Fresh) -> Files:
     return {name: "\n".join(found) for name, found in texts.items()}
 
 
+@cache
 def commands_with_json() -> set[str]:
     """The commands that have an option ``--json``, each as it is written after ``projections``."""
     return {

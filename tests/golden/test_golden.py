@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.postgres import Databases
+from tests.golden.commands import commands_with_json
 from tests.golden.kinds import KINDS
+from tests.golden.outputs import BATCHES, COMMANDS, ELSEWHERE, LAST, command_of, shape
 from tests.golden.recordings import FOLDER, difference, record, recorded
 
 _SHOWN = 300  # lines of a difference
+_OF_SECONDS = {"json_batches"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind in _OF_SECONDS else kind for kind in KINDS]
+)
 def test_what_users_rely_on_is_as_it_is_recorded(kind: str, databases: Databases, template: str) -> None:
     found = difference(recorded(kind), KINDS[kind](lambda: databases.fresh(template)))
 
@@ -30,6 +36,29 @@ def test_every_recording_is_of_a_kind() -> None:
     files = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
 
     assert files == {name for kind in KINDS for name in recorded(kind)}
+
+
+def test_the_output_of_every_command_with_json_is_recorded() -> None:
+    run = {command_of(line) for line in (*COMMANDS, *BATCHES, LAST)}
+    named = re.findall(r"^projections (.+) --json$", "".join(recorded("json").values()), re.MULTILINE)
+    named += re.findall(
+        r"^projections (.+) --json$", "".join(recorded("json_batches").values()), re.MULTILINE
+    )
+
+    assert run | ELSEWHERE.keys() == commands_with_json(), (
+        "add a line for it to COMMANDS in tests/golden/outputs.py"
+    )
+    assert run & ELSEWHERE.keys() == set()
+    assert sorted(named) == sorted(run)
+
+
+def test_shapes_have_types_of_all_elements_and_no_values() -> None:
+    found = shape({"rows": [{"a": 1}, {"a": None, "b": "x"}], "ok": True, "none": []})
+
+    assert found == {
+        "": {"object"}, "rows": {"array"}, "rows[]": {"object"}, "rows[].a": {"number", "null"}, "rows[].b": {"string"},
+        "ok": {"boolean"}, "none": {"array"},
+    }  # fmt: skip
 
 
 def test_each_difference_is_told_as_lines_that_went_and_came(tmp_path: Path) -> None:
