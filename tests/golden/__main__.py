@@ -25,6 +25,8 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"which: {', '.join(KINDS)}; default: all")
     parser.add_argument("--check", action="store_true", help="only compare")
     chosen = parser.parse_args()
+    if unknown := {*chosen.kinds} - KINDS.keys():
+        parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
     logging.disable()  # of the handlers that fail on purpose
     changed = []
     with fresh_databases() as fresh:

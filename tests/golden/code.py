@@ -103,7 +103,7 @@ def _made(node: ast.Call) -> Iterator[tuple[str, str]]:
     if node.args and (text := _text(node.args[0])):
         codes = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "code")]
         code = next((one.value for one in codes if isinstance(one, ast.Constant)), None)
-        yield _dotted(node.func), text if code is None else f"{text} (code {code})"
+        yield _dotted(node.func), text if code is None else f"{text} (code {code!s})"
 
 
 def _described(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
@@ -120,8 +120,8 @@ def _translated(node: ast.Dict) -> Iterator[tuple[str, str]]:
         if isinstance(key, ast.Constant) and re.fullmatch(r"PJ\d{3}", str(key.value)):
             made = value.args[0] if isinstance(value, ast.Call) else value
             code = value.keywords[0].value if isinstance(value, ast.Call) else None
-            told = f" (code {code.value})" if isinstance(code, ast.Constant) else ""
-            yield _dotted(made), f"SQLSTATE {key.value}{told}"
+            told = f" (code {code.value!s})" if isinstance(code, ast.Constant) else ""
+            yield _dotted(made), f"SQLSTATE {key.value!s}{told}"
 
 
 def _text(node: ast.expr) -> str | None:

@@ -12,7 +12,7 @@ import click
 from projections.cli import main
 from tests.golden.recordings import Files, Fresh
 
-_WIDTH = {"terminal_width": 100, "max_content_width": 100}
+_WIDTH: dict[str, Any] = {"terminal_width": 100, "max_content_width": 100}
 
 
 def help_texts(_: Fresh) -> Files:

@@ -158,7 +158,7 @@ def _function(name: str, function: Any) -> str:
 
 
 def _parameter(one: inspect.Parameter) -> str:
-    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     annotation = _annotation(one.annotation)
     text = f"{stars}{one.name}" + (f": {annotation}" if annotation else "")
     return text if one.default is one.empty else f"{text} = {_value(one.default)}"
