@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from tests.fixtures.commands import ROOT, called, projections
+from journal import Event, append, connect
+from tests.fixtures.commands import ROOT, called, projections, query
 from tests.golden.commands import commands_with_json
 from tests.golden.recordings import Files, Fresh, lines
 from tests.golden.state import filled
@@ -52,6 +53,7 @@ subscribe late --topic Landed --entity-type plane --expires-after 1h --from begi
 publish order.paid {}
 groups list
 groups show billing
+groups show late
 groups dead list billing
 groups dead show billing 1
 groups dead drop billing 1 --yes
@@ -61,6 +63,7 @@ groups rescale billing --ranges 4
 groups rewind billing --from beginning --yes
 subscriptions list
 subscriptions show 2
+subscriptions show 3
 subscriptions show 4
 subscriptions waiting list
 subscriptions waiting show 1
@@ -74,10 +77,10 @@ webhooks endpoints set-certificate ENDPOINT CLIENT
 webhooks endpoints set-oauth ENDPOINT --token-url https://login.example.com/token --client-id acme --secret-file SECRET
 webhooks endpoints list
 webhooks endpoints list --limit 1
+webhooks endpoints change ENDPOINT --description changed --retry 5s
 webhooks endpoints show ENDPOINT
 webhooks endpoints remove-certificate ENDPOINT
 webhooks endpoints remove-oauth ENDPOINT
-webhooks endpoints change ENDPOINT --description changed
 webhooks endpoints pause ENDPOINT
 webhooks endpoints resume ENDPOINT
 webhooks endpoints disable ENDPOINT
@@ -122,14 +125,19 @@ backfill FLIGHTS --entity-type boat --dry-run
 captures add captured
 captures list
 captures release captured
-partitions change events --ahead 9
+partitions change events --ahead 9 --retention 30d
 partitions list
 maintain
+maintain --force
 partitions schedule
 doctor
+sql UPDATE projections.sources SET seq_nr = 1 WHERE source_id = 'c'
+offsets verify
 remove parking --yes
 """.strip().splitlines()
-"""In this order: some leave what others need."""
+"""In this order: some leave what others need. What follows ``sql`` is a statement."""
+BESIDE_A_WRITER = ["status", "doctor"]
+"""While a transaction is open that has appended."""
 BATCHES = """
 verify APP:Delays --all
 rebuild APP:Delays --engine local --splits 1
@@ -174,7 +182,7 @@ def command_of(line: str) -> str:
 def _shapes(fresh: Fresh, asked: list[str]) -> str:
     with fresh() as dsn, TemporaryDirectory() as directory:
         answers = asyncio.run(_answers(dsn, Path(directory), asked))
-    return lines(line for command in sorted(answers) for line in _described(command, answers[command]))
+    return lines(line for command in sorted(answers) for line in described(command, answers[command]))
 
 
 def shape(value: Any, place: str = "") -> dict[str, set[str]]:
@@ -200,6 +208,9 @@ async def _answers(dsn: str, directory: Path, asked: list[str]) -> Mapping[str, 
     names = {"HANDLED": _HANDLED}
 
     async def ask(line: str) -> None:
+        if line.startswith("sql "):
+            query(dsn, f"{line[4:]} RETURNING 1")
+            return
         command = command_of(line)
         answers[command].append(await asyncio.to_thread(_answer, line, names, dsn))
         if command == "webhooks schedules add":
@@ -211,6 +222,11 @@ async def _answers(dsn: str, directory: Path, asked: list[str]) -> Mapping[str, 
             for line in asked:
                 if line != LAST:
                     await ask(line)
+            if LAST in asked:
+                async with connect(dsn) as database, database.transaction() as session:
+                    await append(session, [Event("w", {}, "writer", event_type="Written")])
+                    for line in BESIDE_A_WRITER:
+                        await ask(line)
         if LAST in asked:
             await ask(LAST)
     return answers
@@ -230,7 +246,7 @@ def _answer(line: str, names: Mapping[str, str], dsn: str) -> Any:
     return json.loads(done.stdout)
 
 
-def _described(command: str, answers: list[Any]) -> Iterator[str]:
+def described(command: str, answers: list[Any]) -> Iterator[str]:
     """A line for each place, with the types that were there; containers only where they may be something else."""
     found: dict[str, set[str]] = defaultdict(set)
     for answer in answers:

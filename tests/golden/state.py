@@ -50,6 +50,7 @@ CREATE TABLE seen (id bigint PRIMARY KEY, name text);
 CREATE TABLE captured (id bigint PRIMARY KEY, name text);
 CREATE TABLE orders (id bigserial PRIMARY KEY, order_id text, version int, kind text, body jsonb);
 CREATE TABLE projections.not_ours ();
+CREATE VIEW of_events AS SELECT source_id FROM projections.events;
 """
 _MAPPING = """
 table = "orders"
