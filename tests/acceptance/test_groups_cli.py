@@ -177,11 +177,6 @@ async def test_a_group_may_be_called_as_a_command_is(database: Database, dsn: st
     assert row[0] == "rescale"
 
 
-def test_the_help_of_groups_tells_their_commands_and_that_matching_is_elsewhere() -> None:
-    assert "projections groups rescale billing --ranges 8" in done("groups", "--help")
-    assert "`projections worker --subscriptions`" in done("groups", "list", "--help")
-
-
 def test_a_group_is_cut_into_another_number_of_ranges(group: str) -> None:
     before = done("groups", "rescale", "billing", "--ranges", "4", "--dsn", group)
     again = done("groups", "rescale", "billing", "--ranges", "4", "--dsn", group)

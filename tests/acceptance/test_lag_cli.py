@@ -149,12 +149,6 @@ def test_a_wrong_duration_is_told(text: str) -> None:
     assert f"{text!r} is not a duration: write 500ms, 30s, 5m, 1h30m or 1d" in result.stderr
 
 
-def test_the_help_tells_the_exit_codes() -> None:
-    result = called("lag", "--help")
-
-    assert "3    the lag of a projection is above --fail-above" in result.stdout
-
-
 def test_one_view_is_shown_at_a_time() -> None:
     result = called("lag", "--ranges", "--slices")
 

@@ -11,7 +11,7 @@ import pytest
 from journal.database.sync import connect_sync
 from tests.acceptance.test_rebuild_cli import module
 from tests.acceptance.test_without_spark import ARROW, SPARK, Without
-from tests.fixtures.commands import called, projections, query
+from tests.fixtures.commands import projections, query
 from tests.fixtures.pgbouncer import pooler_beside
 
 __all__ = ["module"]
@@ -153,17 +153,3 @@ def test_options_that_do_not_go_together_are_named(
 
     assert refused.returncode == 2
     assert reason in refused.stderr
-
-
-def test_the_help_teaches() -> None:
-    verify, rebuild = (" ".join(called(name, "--help").stdout.split()) for name in ("verify", "rebuild"))
-
-    for text in (
-        "Changes nothing",
-        "others each time",
-        "projections rebuild NAME --source ID",
-        "1 rows differ 2 nothing was compared",
-    ):
-        assert text in verify
-    for text in ("--source ID", "rows of single sources are repaired", "projections verify NAME"):
-        assert text in rebuild

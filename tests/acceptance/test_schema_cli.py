@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from journal import schema
 from journal.database.sync import connect_sync
-from projections.cli import main
 from projections.terminal.command_group import CommandGroup, LazyCommand
 from tests.fixtures.commands import COMMAND, called, environment, projections
 
@@ -166,20 +165,6 @@ def test_no_connection_is_one_line_without_the_password(tmp_path: Path, wrong: s
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     assert called(*arguments).returncode == 2
-
-
-def test_help_lists_every_command_and_its_exit_codes() -> None:
-    result = CliRunner().invoke(main, ["--help"])
-
-    assert result.exit_code == 0
-    assert "  schema " in result.output
-    assert "Exit codes" in result.output
-
-
-def test_every_listed_command_loads() -> None:
-    assert isinstance(main, CommandGroup)
-    for name in main.list_commands(None):  # type: ignore[arg-type]
-        assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
 
 
 def test_help_imports_no_command() -> None:

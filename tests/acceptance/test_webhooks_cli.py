@@ -59,44 +59,6 @@ def add(dsn: str) -> Callable[..., Any]:
 # ---- endpoints ----
 
 
-def test_help_lists_all_commands_without_loading_them(dsn: str) -> None:
-    listed = done("--help")
-
-    for name in (
-        "endpoints",
-        "send",
-        "deliver",
-        "deliveries",
-        "dead",
-        "events",
-        "attempts",
-        "stats",
-        "metrics",
-    ):
-        assert f"\n  {name} " in listed
-    for name in ("schedules", "listen", "serve"):
-        assert f"\n  {name} " in listed
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "endpoints",
-            "endpoints add",
-            "endpoints test",
-            "send",
-            "deliver",
-            "deliveries",
-            "deliveries retry",
-        ),
-        *("dead", "dead retry", "events", "attempts", "stats", "metrics", "schedules", "listen", "serve"),
-    ],
-)
-def test_each_command_has_help(name: str) -> None:
-    assert "--help" in done(*name.split(), "--help")
-
-
 def test_without_endpoints_it_says_how_to_make_one(dsn: str) -> None:
     for command in ("endpoints", "stats"):
         assert "`projections webhooks endpoints add TENANT URL` makes one" in done(command, "--dsn", dsn)

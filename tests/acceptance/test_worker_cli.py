@@ -301,11 +301,3 @@ def test_an_entity_type_without_events_is_told_and_allowed(app: Path, dsn: str) 
         "no_events: projection 'delays': the journal has no events of entity type 'plane' yet"
         in result.stderr
     )
-
-
-def test_help_tells_the_exit_codes() -> None:
-    result = projections("worker", "--help")
-
-    assert [
-        code for code in ("0", "1", "2", "70", "130", "143") if f"\n    {code} " not in result.stdout
-    ] == []

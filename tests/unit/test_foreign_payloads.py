@@ -22,7 +22,9 @@ for package in ("cbor2", "lz4.block", "google.protobuf"):
 
 GOLDEN = {
     row["name"]: row
-    for line in (Path(__file__).parents[1] / "fixtures/golden/pekko_payloads.jsonl").read_text().splitlines()
+    for line in (Path(__file__).parents[1] / "fixtures/recorded/pekko_payloads.jsonl")
+    .read_text()
+    .splitlines()
     for row in [json.loads(line)]
 }
 OPENED = {"owner": "Zoë 😀", "at": "2026-01-02T03:04:05.678901Z", "labels": ["a", "b"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib
 import inspect
 import re
 import sys
@@ -14,57 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.golden.python_names import PACKAGES, names_of
+
 ROOT = Path(__file__).parent.parent.parent
-PUBLIC = {
-    "journal": """
-        ALL_TYPES AppendConflict Appended ConnectionSettings Database DatabaseError DatabaseUnavailable Event
-        EventEnvelope EventIdConflict HistoricEvent InvalidEvent InvalidPayload InvalidValue DatabaseWentBack
-        ProjectionsError RawJson SchemaError Session SliceRange append append_sync capture_table connect
-        current_events event_type import_events read_source release_table
-    """,
-    "journal.foreign": """
-        Constant DatabaseUnavailable Expression ForeignJournalError InvalidPayload InvalidValue Stored
-        TableMapping emmett eventsourcing message_db pekko_jdbc pekko_payloads pekko_r2dbc states table_log
-    """,
-    "journal.partitions": """
-        DatabaseError InvalidValue Partition SchemaError change_partition_settings maintain partition_settings
-    """,
-    "projections": """
-        ALL_TYPES AppendConflict Appended AtLeastOnce Backoff Changes ConnectionSettings Database
-        DatabaseError DatabaseUnavailable Event EventEnvelope EventIdConflict Group
-        HistoricEvent Inline InvalidEvent InvalidHandler InvalidPayload InvalidValue DatabaseWentBack NotFound
-        ParkedSources ProjectionFailed ProjectionsError RawJson ReadYourWrites Recovery Retries RunSettings
-        SchemaError Session SliceRange StatusObserver Table TableError WaitTimeout append
-        append_sync capture_table connect current_events database_dsn event_type events handles handles_group
-        import_events install live_events projection reacts read_model read_source release_table run wait_for
-    """,
-    "projections.testing": "changes_of run_until_caught_up",
-    "projections.subscriptions": """
-        Consumer ConsumerSettings DatabaseError DatabaseUnavailable DatabaseWentBack DeadLetters
-        EventIdConflict EventStream Interest InvalidEvent InvalidHandler InvalidValue Listener
-        ListenerSettings MatchedEvent Matching NotFound Publication PublishFailed Publisher
-        PublisherSettings SchemaError StreamRequest StreamSettings SubscriptionLost create_group group_lag
-        publish publish_all publish_all_sync publish_sync subscribe subscribe_sync unsubscribe
-        unsubscribe_sync
-    """,
-    "projections.webhooks": """
-        AddressRules Deliveries DeliveryFilter DeliverySettings EndpointSettings Endpoints EventIdConflict
-        FanOut HttpSender InvalidEvent InvalidHandler InvalidValue Message NotAllowed NotFound
-        ProjectionsError Receiver RetryPolicy Schedules SchemaError Topic TracedSender VerificationFailed
-        WebhookMetrics generate_secret run_webhooks send send_sync sign verify verify_endpoint
-    """,
-    "projections.webhooks.api": "ApiSettings Caller InvalidValue TokenAuth webhooks_app",
-    "projections.webhooks.page": "InvalidValue PageLinks PageTheme webhooks_page",
-    "projections.webhooks.log": "InvalidValue PostgresLog",
-    "projections.monitoring": """
-        InvalidValue NotFound ProjectionsError Tracing WorkerMetrics projection_lag serve_metrics snapshot
-    """,
-    "spark_projections": """
-        DatabaseError InvalidValue JournalDataSource ProjectionsError RebuildError RebuildOptions
-        TableError journal_frame read_history read_journal rebuild spark_running
-    """,
-}
-"""By package. All else may change without notice: docs/versioning.md."""
 QUESTION = re.compile(
     r"(?:(?:Of|For|From|In|On|To) )?(?:wh\w+|how|likewise|see there)\b(?:\W+\w+){0,3}\.", re.IGNORECASE
 )
@@ -80,42 +31,32 @@ OF_A_PROTOCOL = {"FanOut", "Session", "StatusObserver", "Tracing", "WebhookMetri
 """Their methods are those of a protocol, which the library calls."""
 
 
-def named(package: str) -> dict[str, Any]:
-    module = importlib.import_module(package)
-    return {name: getattr(module, name) for name in module.__all__}
-
-
-@pytest.mark.parametrize("package", PUBLIC)
-def test_a_package_has_the_names_that_are_public_and_no_others(package: str) -> None:
-    assert sorted(named(package)) == sorted(PUBLIC[package].split())
-
-
 def test_the_page_on_versions_names_every_package_of_which_names_are_promised() -> None:
     page = (ROOT / "docs" / "versioning.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith("| Python |"))
 
-    assert set(re.findall(r"`([a-z_.]+)`", row)) - {"__all__"} == set(PUBLIC)
+    assert set(re.findall(r"`([a-z_.]+)`", row)) - {"__all__"} == set(PACKAGES)
 
 
 def test_there_is_not_more_to_know_than_there_was() -> None:
-    assert len({name for names in PUBLIC.values() for name in names.split()}) <= 147
+    assert len({name for package in PACKAGES for name in names_of(package)}) <= 147
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_says_what_it_is(package: str) -> None:
     silent = [
         name
-        for name, value in named(package).items()
+        for name, value in names_of(package).items()
         if (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value)
     ]
 
     assert silent == []
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_what_a_call_raises_is_imported_from_where_the_call_is(package: str) -> None:
-    names = named(package)
-    shared = named("projections") if package == "projections.testing" else {}
+    names = names_of(package)
+    shared = names_of("projections") if package == "projections.testing" else {}
     elsewhere = {
         f"{call.__qualname__} raises {error}"
         for value in names.values()
@@ -141,7 +82,7 @@ def test_no_argument_is_described_by_a_question(package: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_argument_is_described_by_more_than_its_name(package: str) -> None:
     found = [
         f"{where}: {name}: {text}"
@@ -154,7 +95,7 @@ def test_every_argument_is_described_by_more_than_its_name(package: str) -> None
     assert found == []
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_call_describes_its_arguments(package: str) -> None:
     found = [
         f"{where}: {', '.join(missing)}"
@@ -168,7 +109,7 @@ def test_every_public_call_describes_its_arguments(package: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_synchronous_twin_says_what_it_raises(package: str) -> None:
     found = [
         where
@@ -180,10 +121,10 @@ def test_every_synchronous_twin_says_what_it_raises(package: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_docs_refer_only_to_what_is_public(package: str) -> None:
-    public = {name for home in PUBLIC for name in named(home)} | set(PUBLIC)
-    own = {name for value in named(package).values() if inspect.isclass(value) for name in dir(value)}
+    public = {name for home in PACKAGES for name in names_of(home)} | set(PACKAGES)
+    own = {name for value in names_of(package).values() if inspect.isclass(value) for name in dir(value)}
     found = {
         f"{where} refers to {name}"
         for where, documented in documented_in(package)
@@ -201,7 +142,7 @@ def test_docs_refer_only_to_what_is_public(package: str) -> None:
 
 def documented_in(package: str) -> Iterator[tuple[str, Any]]:
     """The public functions, classes and methods of a package."""
-    for name, value in named(package).items():
+    for name, value in names_of(package).items():
         if inspect.isclass(value):
             yield name, value
         yield from ((call.__qualname__, call) for call in calls_of(value))

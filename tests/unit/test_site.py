@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.test_public_names import PUBLIC
+from tests.golden.python_names import PACKAGES, names_of
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -55,19 +55,19 @@ def test_every_decision_begins_with_its_title() -> None:
 def test_the_reference_has_a_page_for_every_public_package(python_api: ModuleType) -> None:
     pages = {page for page in pages_in(CONFIG["nav"]) if page.startswith("reference/python/")}
 
-    assert set(python_api.PACKAGES) == set(PUBLIC)
-    assert pages == {f"reference/python/{package}.md" for package in PUBLIC}
+    assert set(python_api.PACKAGES) == set(PACKAGES)
+    assert pages == {f"reference/python/{package}.md" for package in PACKAGES}
 
 
 def test_every_public_name_is_described_once_and_linked_from_other_packages(python_api: ModuleType) -> None:
-    pages = {package: python_api.package_page(package) for package in PUBLIC}
+    pages = {package: python_api.package_page(package) for package in PACKAGES}
     described = [
         name for page in pages.values() for name in re.findall(r"^::: .*\.(\w+)$", page, re.MULTILINE)
     ]
 
-    assert sorted(described) == sorted({name for names in PUBLIC.values() for name in names.split()})
-    for package, names in PUBLIC.items():
-        assert [name for name in names.split() if name not in pages[package]] == []
+    assert sorted(described) == sorted({name for package in PACKAGES for name in names_of(package)})
+    for package in PACKAGES:
+        assert [name for name in names_of(package) if name not in pages[package]] == []
 
 
 def test_a_public_name_without_a_docstring_is_found(python_api: ModuleType) -> None:

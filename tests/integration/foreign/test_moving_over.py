@@ -83,7 +83,7 @@ class Akka:
         )  # fmt: skip
 
 
-GOLDEN = Path(__file__).parents[2] / "fixtures/golden/akka_offsets.jsonl"
+GOLDEN = Path(__file__).parents[2] / "fixtures/recorded/akka_offsets.jsonl"
 """Of a real projection of Akka over four ranges that was killed while the application went on: the events, its offsets,
 and how far its effects were."""
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -23,17 +23,15 @@ from starlette.applications import Starlette
 import offsets
 from journal import ConnectionSettings, Database, Event, append, connect
 from projections import Recovery, SliceRange
-from projections.monitoring import serve_metrics, snapshot
+from projections.monitoring import serve_metrics
 from projections.monitoring.cache import Cache, LookFailed
-from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
+from projections.monitoring.metrics import write_metrics
 from projections.monitoring.probes import delivering_app, monitor_probe, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
-from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
 from projections.webhooks.delivery_metrics import WebhookMetrics
-from tests.fixtures.attempts import claimed, reply
 from tests.fixtures.http import Series, asking, counting, parse, pulse, series
-from tests.fixtures.monitor import scraped, told_by, told_by_the_database
+from tests.fixtures.monitor import all_metrics, scraped, told_by, told_by_the_database
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -334,24 +332,9 @@ async def test_a_look_that_does_not_end_is_given_up_and_not_repeated_at_once() -
     assert looks == 1
 
 
-def delivering() -> WebhookMetrics:
-    """What a process that has delivered once counts."""
-    metrics = WebhookMetrics()
-    metrics.attempted(claimed(), reply("204"), "done")
-    return metrics
-
-
 async def everything(database: Database) -> list[Metric]:
     """All metrics that there are, with samples in each."""
-    await run_until_caught_up(database, recording())
-    metrics = WorkerMetrics()
-    metrics.heartbeat(pulse())
-    metrics.started("p", SliceRange(0, 1023))
-    async with database.session() as session:
-        await create_group(session, "g")
-        seen = await snapshot(session, everything=True)
-    own = {metric.name: metric for metric in metrics.collect()}
-    return [*own.values(), *delivering().collect(), database_up(up=True), *snapshot_metrics(seen)]
+    return [metric for found in (await all_metrics(database)).values() for metric in found]
 
 
 async def test_names_and_labels_follow_the_rules(journal: Database) -> None:

@@ -13,7 +13,7 @@ import org.apache.pekko.serialization.Serialization;
 import org.apache.pekko.serialization.SerializationExtension;
 import org.apache.pekko.serialization.Serializers;
 
-/** Prints what Pekko's own serializers make of some events, a line of JSON each: tests/fixtures/golden/pekko_payloads.jsonl. */
+/** Prints what Pekko's own serializers make of some events, a line of JSON each: tests/fixtures/recorded/pekko_payloads.jsonl. */
 public final class Golden {
   private Golden() {}
 
