@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("journal", "offsets", "projections", "spark_projections")
 MAKERS = {"_extra", "_given_up"}
@@ -62,10 +64,12 @@ def first_cells(page: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
+@pytest.mark.slow
 def test_every_action_of_the_log_is_described() -> None:
     assert first_cells("log-actions.md") - {"NAME_failed"} == logged_actions()
 
 
+@pytest.mark.slow
 def test_every_environment_variable_is_described() -> None:
     read = {
         name
