@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.fixtures.processes import end_with_this_process
+from tests.fixtures.variants import telling
 
 pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.failover"]
 
@@ -23,7 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Have hypothesis try a quarter of its examples every day and all of them with ``-m slow``, however long one takes.
     Every day they are the same, so that what fails is what was changed; with ``-m slow`` they are new ones each time.
 
-    Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same.
+    Keep what Python compiles, here and in the processes that tests start, as it does for a user: each process of
+    pytest-xdist reads all tests, and hundreds of processes import the same.
 
     All that tests start ends with this process, however it ends.
 
@@ -33,8 +36,14 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("slow", deadline=None, max_examples=100)
     settings.load_profile("slow" if _runs_slow(config) else "daily")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     end_with_this_process()
+
+
+_VARIANTS = 5
+_ALL_VARIANTS = ("tests/unit/", "tests/property/", "tests/mutants/", "tests/models/", "tests/golden/")
+"""Tests whose variants take milliseconds."""
 
 
 def _runs_slow(config: pytest.Config) -> bool:
@@ -44,20 +53,28 @@ def _runs_slow(config: pytest.Config) -> bool:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    Mark variants of a test as slow where it is marked ``daily(number)``: all but so many, taken evenly.
+    Mark as slow those variants of a test that the daily set leaves out: all but ``daily(number)``, and all but five
+    of a test without this mark that is no unit test.
 
     What tries a number of examples runs with ``-m slow`` too, where that number is larger.
     """
     for _, group in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
         variants = [item for item in group if item.get_closest_marker("slow") is None]
-        daily = variants[0].get_closest_marker("daily") if variants else None
-        for number, item in enumerate(variants):
-            if daily is not None and number * daily.args[0] % len(variants) >= daily.args[0]:
+        kept = telling(variants, _daily(variants[0])) if variants else []
+        for item in variants:
+            if item not in kept:
                 item.add_marker(pytest.mark.slow)
     for item in items if _runs_slow(config) else ():
         by_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if by_hypothesis or item.get_closest_marker("examples") is not None:
             item.add_marker(pytest.mark.slow)
+
+
+def _daily(item: pytest.Item) -> int:
+    """The number of variants of a test that the daily set has."""
+    if (mark := item.get_closest_marker("daily")) is not None:
+        return int(mark.args[0])
+    return sys.maxsize if item.nodeid.startswith(_ALL_VARIANTS) else _VARIANTS
 
 
 def pytest_collection_finish() -> None:

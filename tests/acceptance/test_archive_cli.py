@@ -40,6 +40,7 @@ def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
+@pytest.mark.slow
 def test_archived_partition_is_verified_detached_and_restored_by_what_the_commands_print(
     journal: str, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_database_without_the_schema_says_what_to_do(empty_dsn: str, tmp_path: P
     assert "projections schema install" in result.output
 
 
+@pytest.mark.slow
 def test_backfill_checks_imports_and_skips(dsn: str, tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
     path.write_text(

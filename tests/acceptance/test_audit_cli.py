@@ -46,6 +46,7 @@ def examples(found: dict[str, Any]) -> set[Example]:
     return {(one["kind"], one["source_id"], one["seq_nr"]) for one in found["examples"]}
 
 
+@pytest.mark.slow
 async def test_a_projection_that_has_handled_all_is_clean(dsn: str) -> None:
     await handle(dsn, recording())
 
@@ -55,6 +56,7 @@ async def test_a_projection_that_has_handled_all_is_clean(dsn: str) -> None:
     assert found == {"projection": "p", "committed": 6, "handled": 6, **nothing, "examples": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
@@ -89,6 +91,7 @@ async def test_at_least_once_events_may_be_handled_again(dsn: str) -> None:
     assert audited("p", *HANDLED, "--at-least-once", "--dsn", dsn)["doubled"] == 6
 
 
+@pytest.mark.slow
 async def test_events_on_their_way_and_of_parked_sources_wait(dsn: str) -> None:
     await handle(dsn, recording(failing(("a", 2)), recovery=NO_RETRY))
     async with connect(dsn) as database:
@@ -101,6 +104,7 @@ async def test_events_on_their_way_and_of_parked_sources_wait(dsn: str) -> None:
     assert examples(strict) == {("lost", "b", 4)}
 
 
+@pytest.mark.slow
 async def test_what_the_journal_has_dropped_is_neither_lost_nor_invented(dsn: str) -> None:
     await handle(dsn, recording())
     change(dsn, "DELETE FROM projections.events WHERE seq_nr < 3 OR source_id = 'b'")
@@ -112,6 +116,7 @@ async def test_what_the_journal_has_dropped_is_neither_lost_nor_invented(dsn: st
     assert examples(found) == {("invented", "b", 4)}
 
 
+@pytest.mark.slow
 async def test_only_events_of_the_types_that_are_recorded_are_compared(dsn: str) -> None:
     await handle(dsn, recording())
     change(dsn, "UPDATE projections.events SET event_type = 'Passed' WHERE source_id = 'a' AND seq_nr = 3")
@@ -139,6 +144,7 @@ async def test_an_event_with_the_number_of_another_is_told_by_its_id(dsn: str) -
     assert examples(found) == {("invented", "a", 3), ("lost", "a", 3)}
 
 
+@pytest.mark.slow
 async def test_a_journal_in_another_database_and_one_of_another_system(
     dsn: str, databases: Databases, template: str
 ) -> None:
@@ -176,6 +182,7 @@ def test_files_are_compared_without_a_database(tmp_path: Path) -> None:
     assert audited("two", "--committed", committed, "--handled", handled)["committed"] == 2
 
 
+@pytest.mark.slow
 def test_standard_input_is_a_file(tmp_path: Path) -> None:
     committed = write(tmp_path / "committed.jsonl", {"source_id": "a", "seq_nr": 1})
 

@@ -102,6 +102,7 @@ def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str
     assert printed["latency_ms"]["p50"] / 2 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"] < 10_000
 
 
+@pytest.mark.slow
 def test_run_with_read_models_in_sql_ends_with_every_event_counted_once(databases: Databases) -> None:
     with databases.fresh("template0") as fresh:
         code, printed, errors = run(fresh, "--sql", events=FEW)
@@ -140,6 +141,7 @@ def finished_by_workers(databases: Databases) -> Iterator[tuple[int, dict[str, A
         yield run(fresh, "--workers", str(WORKERS))
 
 
+@pytest.mark.slow
 def test_run_with_workers_ends_with_every_event_counted_once(
     finished_by_workers: tuple[int, dict[str, Any], str],
 ) -> None:
@@ -189,7 +191,7 @@ def test_run_with_read_models_in_another_database(databases: Databases) -> None:
     assert (code, good(printed)) == (0, True), errors
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["eventsourcing", "table"])
 def test_run_from_another_system(databases: Databases, system: str) -> None:
     with databases.fresh("template0") as journal, databases.fresh("template0") as read_side:
@@ -282,6 +284,7 @@ def test_run_after_a_signal_ends_with_every_event_counted_once(
     assert "going on from" in errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_its_exit_code_and_says_how_to_go_on(empty_dsn: str) -> None:
     stopped, told = interrupt(empty_dsn, 1, signal.SIGINT)
 

@@ -29,6 +29,7 @@ from projections.demo.stores import SYSTEMS, FlightEvent
 from tests.fixtures.postgres import Databases
 
 
+@pytest.mark.slow
 def test_own_database_of_another_schema_is_made_anew(dsn: str) -> None:
     name = f"demo_{secrets.token_hex(4)}"
     own = own_database(dsn, name)
@@ -71,6 +72,7 @@ class TestForeign:
         with SYSTEMS["table"].open(dsn) as rows:
             rows.save([FlightEvent(UUID(int=number), 1, name, {}) for number in numbers])
 
+    @pytest.mark.slow
     async def test_unfinished_run_is_gone_on_with(
         self, journal: Database, database: Database, empty_dsn: str
     ) -> None:
@@ -83,6 +85,7 @@ class TestForeign:
 
         assert await prepared_foreign(journal, database, 20) == Start("", 2, 1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("events", "reset"), [(1, False), (10, True)])
     async def test_run_that_cannot_be_gone_on_with_begins_again(
         self, journal: Database, database: Database, empty_dsn: str, *, events: int, reset: bool
@@ -104,6 +107,7 @@ class TestForeign:
 
         assert await prepared_foreign(journal, database) == Start("", 0, 0)
 
+    @pytest.mark.slow
     async def test_another_read_side_begins_again(
         self, journal: Database, database: Database, dsn: str, empty_dsn: str, databases: Databases
     ) -> None:
@@ -275,6 +279,7 @@ def year() -> Year:
     return Year(flights, timeline(flights))
 
 
+@pytest.mark.slow
 async def test_missing_row_of_a_read_model_is_a_difference(database: Database, year: Year) -> None:
     await prepared(database)
     async with database.transaction() as session:

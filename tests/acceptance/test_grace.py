@@ -52,7 +52,6 @@ class Deaf:
 '''
 
 
-@pytest.mark.daily(1)
 @pytest.mark.parametrize("stuck", ["Swallowing", "Blocking", "Deaf"])
 def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str, stuck: str) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
@@ -96,6 +95,7 @@ def test_a_worker_ends_although_a_thread_keeps_its_loop_from_closing(tmp_path: P
         assert "stopped" in [line["action"] for line in worker.log]
 
 
+@pytest.mark.slow
 def test_all_processes_end_with_their_supervisor(app: Path, filled: str) -> None:
     options = ["--processes", "2", "--ranges", "2", "--grace", "0.5s"]
     with gate(filled), running("app:Gated", "--dsn", filled, *options, cwd=app) as worker:

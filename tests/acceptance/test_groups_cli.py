@@ -121,6 +121,7 @@ def test_fail_above_tells_by_the_exit_code_whether_a_group_lags(group: str, limi
     assert ("billing (" in result.stderr) == (code == 3)
 
 
+@pytest.mark.slow
 def test_events_that_nobody_matches_are_pointed_at(dsn: str) -> None:
     done("subscribe", "g", "--dsn", dsn)
     done("publish", "t", "--dsn", dsn)
@@ -382,6 +383,7 @@ async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Da
     assert "condition 1 is not stopped" in refused("subscriptions", "release", "1", "--dsn", dsn)
 
 
+@pytest.mark.slow
 async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_dropped(
     database: Database, dsn: str
 ) -> None:
@@ -465,6 +467,7 @@ def test_a_payload_is_published_as_it_was_written(dsn: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
     with subprocess.Popen(
         [*COMMAND, "publish", "t", "-", "--dsn", dsn], stdin=subprocess.PIPE, env=environment()

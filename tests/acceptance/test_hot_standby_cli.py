@@ -22,7 +22,7 @@ async def land(journal: Database, *source_ids: str) -> str:
         return (await append(session, events)).token
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 async def test_a_worker_reads_the_standby_and_commands_count_what_the_primary_has(
     base_cluster: Server, databases: Databases, template: str, app: Path, processes: str
@@ -72,6 +72,7 @@ payload = "body"
 """
 
 
+@pytest.mark.slow
 async def test_a_journal_of_another_system_is_attached_at_its_standby(
     base_cluster: Server, databases: Databases, template: str, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ async def test_a_journal_of_another_system_is_attached_at_its_standby(
         assert (await asyncio.to_thread(projections, *lag, *primary)).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_primary_needs_a_journal() -> None:
     result = projections("lag", "--dsn", "postgresql:///a", "--journal-primary", "postgresql:///b")
 

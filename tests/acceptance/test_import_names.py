@@ -64,6 +64,7 @@ def test_a_module_of_the_name_is_named_as_well(tmp_path: Path, imported: str) ->
     assert str(ROOT / "journal" / "__init__.py") in last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["offsets", "projections", "spark_projections"])
 def test_the_journal_needs_none_of_the_other_names(tmp_path: Path, name: str) -> None:
     package(tmp_path, name)
@@ -89,7 +90,7 @@ def test_the_command_line_says_it_where_it_is_started_in_such_a_directory(tmp_pa
     assert WAY_OUT in result.stderr
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["from journal import Entry", "import journal\njournal.Entry", "import journal.entries"]
 )

@@ -136,6 +136,7 @@ def mapping(directory: Path) -> str:
     return str(directory / "orders.toml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_journal_of_eventsourcing_is_attached_and_projected(
     app: Path, bank_dsn: str, read_side: str, processes: int
@@ -175,6 +176,7 @@ def test_a_journal_of_eventsourcing_is_attached_and_projected(
     assert (again.returncode, "is attached already: detach it first" in again.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str, dsn: str) -> None:
     pay(bank_dsn, "1")
     where = ["--read-side", read_side]
@@ -201,6 +203,7 @@ def test_what_it_has_not_is_refused(app: Path, bank_dsn: str, read_side: str, ds
         assert projections(*command.split(), "--journal", "bank", *where, env=env).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_projection_goes_on_where_one_of_the_package_stood(
     app: Path, bank_dsn: str, read_side: str
 ) -> None:
@@ -231,6 +234,7 @@ def test_a_projection_goes_on_where_one_of_the_package_stood(
     assert query(read_side, "SELECT seq_nr, amount::text FROM paid") == [(4, "4")]
 
 
+@pytest.mark.slow
 def test_what_projections_read_is_not_detached_unless_forced(
     app: Path, bank_dsn: str, read_side: str
 ) -> None:

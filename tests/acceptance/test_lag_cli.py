@@ -62,6 +62,7 @@ def rows(table: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.slow
 def test_lag_and_backlog_of_each_range(behind: str) -> None:
     (found,) = values("lag", "--dsn", behind)["projections"]
     table = rows(called("lag", "delays", "--ranges", "--dsn", behind).stdout)
@@ -106,6 +107,7 @@ def test_lag_by_worker_names_what_nobody_runs(behind: str) -> None:
     assert table[0][:3] == ["nobody", "4", "1024"]
 
 
+@pytest.mark.slow
 def test_lag_by_worker_names_a_worker_that_runs(app: Path, behind: str) -> None:
     with running("app:Delays", "--dsn", behind, cwd=app) as worker:
         worker.until("started")
@@ -116,6 +118,7 @@ def test_lag_by_worker_names_a_worker_that_runs(app: Path, behind: str) -> None:
     assert (found["ranges"], found["slices"]) == (4, 1024)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "code"), [("2h", 0), ("0ms", 3), ("0.5ms", 3)])
 def test_fail_above_tells_by_the_exit_code_whether_the_lag_is_above(
     behind: str, limit: str, code: int
@@ -204,6 +207,7 @@ def on_a_terminal(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], in
         os.close(ours)
 
 
+@pytest.mark.slow
 def test_watching_on_a_terminal_draws_over_the_look_before_until_ctrl_c(behind: str) -> None:
     with on_a_terminal("lag", "--watch", "--dsn", behind) as (process, terminal):
         output = b""
@@ -216,6 +220,7 @@ def test_watching_on_a_terminal_draws_over_the_look_before_until_ctrl_c(behind: 
     assert b"\x1b[1A" in output
 
 
+@pytest.mark.slow
 def test_workers_are_shown_with_what_they_hold(app: Path, behind: str) -> None:
     with running("app:Delays", "--dsn", behind, cwd=app) as worker:
         worker.until("started")
@@ -297,6 +302,7 @@ def test_rescale_to_what_is_changes_nothing(behind: str) -> None:
     assert {part["epoch"] for part in values("lag", "--dsn", behind)["projections"][0]["ranges"]} == {1}
 
 
+@pytest.mark.slow
 def test_a_worker_goes_on_with_the_new_ranges(app: Path, behind: str) -> None:
     with running("app:Delays", "--dsn", behind, cwd=app) as worker:
         worker.until("started")
@@ -328,6 +334,7 @@ def test_an_unknown_projection_is_told_with_those_that_are_known(behind: str, co
     assert result.stderr == "error: no projection 'nope' has run on this database; known: delays\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["lag"], ["lag", "--watch"], ["workers"], ["rescale", "x", "--ranges", "2"]]
 )

@@ -100,6 +100,7 @@ def answer(arguments: list[str], text: str) -> tuple[int, str]:
     return process.returncode, output
 
 
+@pytest.mark.slow
 def test_status_tells_what_a_projection_does(handled: str) -> None:
     append(handled, event("N0", {"delay": 1}), event("N1", {"delay": 1}))
 
@@ -244,6 +245,7 @@ def test_offsets_show_where_each_range_stands(handled: str) -> None:
     assert "0-1023" in table
 
 
+@pytest.mark.slow
 def test_a_cleared_offset_has_every_event_handled_again(app: Path, handled: str) -> None:
     result = called("offsets", "clear", "delays", "--yes", "--dsn", handled)
     forget_seen(handled)
@@ -253,6 +255,7 @@ def test_a_cleared_offset_has_every_event_handled_again(app: Path, handled: str)
     assert seen(handled) == ["N0", "N3"]
 
 
+@pytest.mark.slow
 def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: str) -> None:
     forget_seen(handled)
     with connect_sync(handled) as connection:
@@ -297,7 +300,7 @@ DESTRUCTIVE = [
 ]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[str]) -> None:
     before = values("offsets", "list", "--dsn", handled), parked(handled)
@@ -340,6 +343,7 @@ def test_a_parked_source_is_shown_with_where_its_event_failed(handled: str) -> N
     )
 
 
+@pytest.mark.slow
 def test_a_long_payload_of_a_parked_source_is_cut_for_people(app: Path, dsn: str) -> None:
     with connect_sync(dsn) as connection:
         connection.execute(SEEN)
@@ -374,6 +378,7 @@ def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> 
     assert found["error"] in table
 
 
+@pytest.mark.slow
 def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -> None:
     result = called("parked", "retry", "delays", "N1", "--dsn", handled)
     assert (result.returncode, result.stdout) == (0, "parked events retried: 1\n")
@@ -386,6 +391,7 @@ def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -
     assert seen(handled) == ["N0", "N1", "N3"]
 
 
+@pytest.mark.slow
 def test_dropped_events_are_passed_over_and_their_sources_go_on(app: Path, handled: str) -> None:
     result = called("parked", "drop", "delays", "--all", "--yes", "--dsn", handled)
     append(handled, event("N1", {"delay": 1}))
@@ -443,6 +449,7 @@ def test_doctor_fails_where_the_schema_is_missing(empty_dsn: str) -> None:
     assert "PROBLEM database: the schema projections is not installed" in result.stdout
 
 
+@pytest.mark.slow
 def test_doctor_tells_of_a_database_that_can_not_be_reached_without_the_password() -> None:
     result = projections("doctor", env=environment(PROJECTIONS_DSN="postgresql://u:hunter2@localhost:1/db"))
 

@@ -39,6 +39,7 @@ async def groups(database: Database) -> Database:
     return database
 
 
+@pytest.mark.slow
 async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         found = {row[0]: row[1:] for row in await page.value(table("groups-table"))}
@@ -118,6 +119,7 @@ async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups:
     assert await fetchval(groups, DEAD) == [2]
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS, view=VIEW) as page:
         await page.click("[aria-label='Drop dead letter 2 of g']")

@@ -40,6 +40,7 @@ async def many(database: Database, count: int) -> None:
     await execute(database, "UPDATE projections.projection_ranges SET owner = 'w', assigned_to = 'w'")
 
 
+@pytest.mark.slow
 async def test_trouble_comes_first_and_what_the_library_runs_stands_apart(
     chromium: str, database: Database
 ) -> None:
@@ -73,6 +74,7 @@ async def test_trouble_comes_first_and_what_the_library_runs_stands_apart(
     assert page.errors == []
 
 
+@pytest.mark.slow
 async def test_the_list_is_filtered_by_words_and_by_state(chromium: str, database: Database) -> None:
     await in_every_state(database)
     async with opened(chromium, database, LINES) as page:
@@ -98,6 +100,7 @@ async def test_the_list_is_filtered_by_words_and_by_state(chromium: str, databas
     assert none == "No projection fits the filter."
 
 
+@pytest.mark.slow
 async def test_a_part_is_folded_from_the_keyboard_and_stays_so(chromium: str, database: Database) -> None:
     await in_every_state(database)
     async with opened(chromium, database, LINES) as page:
@@ -117,6 +120,7 @@ async def test_a_part_is_folded_from_the_keyboard_and_stays_so(chromium: str, da
     assert after["Paused 2"] == ["paused", "paused-and-parked"]
 
 
+@pytest.mark.slow
 async def test_a_line_leads_to_the_page_of_its_projection_and_back(chromium: str, database: Database) -> None:
     await in_every_state(database)
     async with opened(chromium, database, LINES) as page:
@@ -135,6 +139,7 @@ async def test_a_line_leads_to_the_page_of_its_projection_and_back(chromium: str
     assert back == len(STATES)
 
 
+@pytest.mark.slow
 async def test_the_focus_stays_on_a_line_that_moves(chromium: str, database: Database) -> None:
     await many(database, 3)
     async with opened(chromium, database, LINES) as page:
@@ -150,6 +155,7 @@ async def test_the_focus_stays_on_a_line_that_moves(chromium: str, database: Dat
     assert focused == "p002"
 
 
+@pytest.mark.slow
 async def test_a_projection_that_is_gone_says_so(chromium: str, database: Database) -> None:
     there = "document.querySelector('#projection-said').innerText !== 'Loading…'"
     async with opened(chromium, database, there, view="#/projection/a%20%27b%2F%3Cimg%3E") as page:
@@ -159,6 +165,7 @@ async def test_a_projection_that_is_gone_says_so(chromium: str, database: Databa
     assert [one for one in page.errors if "404" not in one] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 12, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", [390, pytest.param(768, marks=pytest.mark.slow), 1400])
 async def test_every_number_of_projections_fits_every_width(
@@ -222,6 +229,7 @@ async def test_lines_follow_the_database(chromium: str, database: Database) -> N
     assert lag != "0 s"
 
 
+@pytest.mark.slow
 async def test_rebuilds_and_journals_are_shown(chromium: str, database: Database) -> None:
     await in_every_state(database)
     await execute(
@@ -261,6 +269,7 @@ async def test_rebuilds_and_journals_are_shown(chromium: str, database: Database
     assert page.errors == []
 
 
+@pytest.mark.slow
 async def test_a_projection_shows_its_statements_and_what_became_of_its_ranges(
     chromium: str, database: Database
 ) -> None:

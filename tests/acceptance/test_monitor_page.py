@@ -108,6 +108,7 @@ async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(
     assert (shown["Backlog"], shown["Ranges"], shown["Parked"]) == ("3", "4", "2")
 
 
+@pytest.mark.slow
 async def test_what_events_bring_stays_text(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN, view=VIEW) as page:
         source = await page.until(f"{decision(NASTY)} && document.querySelector('.parked').innerText")
@@ -117,6 +118,7 @@ async def test_what_events_bring_stays_text(chromium: str, journal: Database) ->
     assert (images, page.errors) == (0, [])
 
 
+@pytest.mark.slow
 async def test_page_follows_the_database_without_a_reload(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN, view=VIEW) as page:
         await page.value("window.sameWindow = true")
@@ -346,6 +348,7 @@ async def test_page_lives_where_tabs_can_share_nothing(chromium: str, journal: D
         assert await page.value("typeof SharedWorker") == "undefined"
 
 
+@pytest.mark.slow
 async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Database) -> None:
     async with (
         asyncio.timeout(300),
@@ -410,6 +413,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 async def test_page_needs_nothing_that_its_policy_refuses(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN, view=VIEW) as page, running(journal, projection(), ranges=4):
         await page.until("document.querySelectorAll('.stretch[data-owner]').length === 4")

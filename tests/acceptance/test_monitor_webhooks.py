@@ -34,6 +34,7 @@ async def hooks(database: Database) -> Database:
     return database
 
 
+@pytest.mark.slow
 async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks, view=VIEW) as page:
         _, found = sorted(await page.value(table("endpoints-table")))

@@ -111,6 +111,7 @@ def started(
             os.close(master)
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_in_the_middle_has_stored_nothing_and_the_next_stores_all(
     tmp_path: Path, empty_dsn: str, read_side: str, names: list[str]
 ) -> None:

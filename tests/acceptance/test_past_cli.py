@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.fixtures.commands import projections
 
 
+@pytest.mark.slow
 def test_subscribe_from_the_past_and_rewind(dsn: str) -> None:
     subscribed = projections("subscribe", "billing", "--from", "beginning", "--json", "--dsn", dsn)
     assert subscribed.returncode == 0, subscribed.stderr

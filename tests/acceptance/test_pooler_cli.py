@@ -283,7 +283,7 @@ def test_every_command_is_run() -> None:
     } == ELSEWHERE
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["webhooks deliver", "webhooks serve", "webhooks page", "monitor"])
 def test_a_command_that_runs_on_starts_and_ends(dsn: str, command: str) -> None:
     served = "--http=127.0.0.1:0"

@@ -50,6 +50,7 @@ def two_processes(
         yield run, pids
 
 
+@pytest.mark.slow
 def test_processes_share_the_ranges_and_end_together_by_sigterm(app: Path, filled: str) -> None:
     with two_processes(app, filled) as (run, pids):
         shared = holders(filled)
@@ -114,6 +115,7 @@ def test_a_second_signal_kills_the_processes_too(app: Path, filled: str) -> None
         os.close(handle)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced_and_its_range_runs_on(app: Path, filled: str) -> None:
     with two_processes(app, filled, "--lease", "1s") as (run, pids):
         os.kill(pids[0], signal.SIGKILL)
@@ -128,6 +130,7 @@ def test_a_process_that_is_killed_is_replaced_and_its_range_runs_on(app: Path, f
     assert (ended["child"], ended["exit_code"]) == (started["child"], -signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_processes_end_when_their_supervisor_is_killed(app: Path, filled: str) -> None:
     with two_processes(app, filled) as (run, _):
         run.signal(signal.SIGKILL)
@@ -171,6 +174,7 @@ def test_a_process_that_can_not_start_ends_all_with_its_exit_code(app: Path, fil
     assert "starting again" not in result.stderr
 
 
+@pytest.mark.slow
 def test_the_dsn_is_not_on_the_command_line_of_the_processes(app: Path, filled: str) -> None:
     with two_processes(app, filled) as (run, pids):
         command = ["ps", "-o", "args=", *(part for pid in pids for part in ("-p", str(pid)))]

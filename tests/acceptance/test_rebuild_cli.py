@@ -102,6 +102,7 @@ def waiting(module: Path, dsn: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_it_prints_one_json_object_and_fills_the_table(module: Path, filled: str) -> None:
     values = rebuilt(module, filled)
 
@@ -123,6 +124,7 @@ def test_progress_is_on_stderr(module: Path, filled: str) -> None:
     assert "Rebuilt delays" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(module: Path, filled: str) -> None:
     done = rebuild(module, filled, "delays", "-a", "flights", "--dry-run", "--json")
 

@@ -106,6 +106,7 @@ def run(where: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.slow
 def test_all_of_it_is_rebuilt_compared_and_repaired(where: tuple[str, ...]) -> None:
     local = ("--engine", "local", "--splits", "2", "--json")
 

@@ -40,6 +40,7 @@ def damage(dsn: str) -> None:
         assert connection.execute(DAMAGE).rowcount == 1
 
 
+@pytest.mark.slow
 def test_damage_is_found_and_mended(handled: Path, filled: str) -> None:
     right = query(filled, "SELECT * FROM delays ORDER BY 1")
     assert "no row differs: looked at 20 sources of 20, 100 events" in run(handled, filled, "verify").stdout
@@ -91,6 +92,7 @@ def test_neither_needs_an_extra(handled: Path, filled: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_has_another_exit_code_than_what_differs(handled: Path, filled: str) -> None:
     def ends_with(*arguments: str, dsn: str = filled) -> tuple[int, str]:
         done = run(handled, dsn, "verify", *arguments)
@@ -115,6 +117,7 @@ def test_what_cannot_be_compared_has_another_exit_code_than_what_differs(handled
         assert (ended, said in stderr) == (2, True), stderr
 
 
+@pytest.mark.slow
 def test_parked_sources_are_named(handled: Path, filled: str) -> None:
     with connect_sync(filled) as connection:
         connection.execute("DELETE FROM projections.source_offsets WHERE source_id = 'N1'")

@@ -39,6 +39,7 @@ def answer(dsn: str, text: str) -> tuple[int, str]:
     return process.returncode, output
 
 
+@pytest.mark.slow
 def test_install_then_verify(empty_dsn: str) -> None:
     installed = projections("schema", "install", "--dsn", empty_dsn)
     verified = projections("schema", "verify", "--dsn", empty_dsn)
@@ -86,6 +87,7 @@ def test_verify_lists_differences_and_fails(dsn: str) -> None:
     }
 
 
+@pytest.mark.slow
 def test_print_needs_no_database() -> None:
     result = projections("schema", "print", env=environment(PROJECTIONS_DSN="nonsense"))
 
@@ -116,7 +118,7 @@ def test_uninstall_tells_as_json_what_it_dropped(dsn: str) -> None:
     assert schema.installed_version(dsn) is None
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "left"), [("n\n", 1, True), ("\n", 1, True), ("y\n", 0, False)])
 def test_uninstall_asks_on_a_terminal(dsn: str, typed: str, code: int, left: bool) -> None:
     assert answer(dsn, typed)[0] == code

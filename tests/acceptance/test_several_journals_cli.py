@@ -49,6 +49,7 @@ def of_each(answer: str) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(answer)["projections"]}
 
 
+@pytest.mark.slow
 def test_a_worker_and_what_is_asked_about_its_parts(app: Path, dsn: str, second: str, read_side: str) -> None:
     here = ["--read-side", read_side]
     both = [*here, "--journal", dsn, "--journal", f"shop={second}"]
@@ -108,6 +109,7 @@ def test_a_worker_and_what_is_asked_about_its_parts(app: Path, dsn: str, second:
     assert list(of_each(called("lag", "--json", *here, "--journal", dsn).stdout)) == ["delays"]
 
 
+@pytest.mark.slow
 def test_one_of_ours_and_one_of_another_system_named_by_the_environment(
     app: Path, dsn: str, empty_dsn: str, read_side: str
 ) -> None:
@@ -170,6 +172,7 @@ def test_one_that_is_away_at_the_start_does_not_keep_the_other_waiting(
     assert called("lag", "delays@journal", "--journal", dsn, "--read-side", read_side).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -192,6 +195,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, read_side: str, arguments: li
     assert said in result.stderr, result.stderr
 
 
+@pytest.mark.slow
 def test_metrics_of_a_worker_tell_each_part_apart(app: Path, dsn: str, second: str, read_side: str) -> None:
     append(dsn, "a")
     append(second, "a", "b")
@@ -216,6 +220,7 @@ def test_metrics_of_a_worker_tell_each_part_apart(app: Path, dsn: str, second: s
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_a_batch_of_each_loses_and_doubles_nothing(
     app: Path, dsn: str, second: str, read_side: str
 ) -> None:

@@ -112,6 +112,7 @@ async def got(page: Page, number: int) -> list[str]:
     return list(await page.value("window.got"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
     [

@@ -38,6 +38,7 @@ def seen(dsn: str) -> list[tuple[str, int]]:
         return connection.execute("SELECT source_id, seq_nr FROM seen ORDER BY 1, 2").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_worker_and_what_is_asked_about_it(app: Path, dsn: str, read_side: str, processes: int) -> None:
     both = ["--journal", dsn, "--read-side", read_side]
@@ -63,6 +64,7 @@ def test_a_worker_and_what_is_asked_about_it(app: Path, dsn: str, read_side: str
     )
 
 
+@pytest.mark.slow
 def test_the_environment_names_them(app: Path, dsn: str, read_side: str) -> None:
     append(dsn, "a")
     named = environment(PROJECTIONS_JOURNAL=dsn, PROJECTIONS_READ_SIDE=read_side)
@@ -77,6 +79,7 @@ def test_the_environment_names_them(app: Path, dsn: str, read_side: str) -> None
     assert [one["name"] for one in json.loads(listed.stdout)["projections"]] == ["delays"]
 
 
+@pytest.mark.slow
 def test_parked_sources_are_decided_about_on_the_read_side(app: Path, dsn: str, read_side: str) -> None:
     both = ["--journal", dsn, "--read-side", read_side]
     append(dsn, "a", delay="late")
@@ -95,6 +98,7 @@ def test_parked_sources_are_decided_about_on_the_read_side(app: Path, dsn: str, 
     assert seen(read_side) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["workers"], ["parked"], ["rebuilds"], ["journals"]])
 def test_no_server_is_started_for_what_asks_the_read_side_alone(
     tmp_path: Path, read_side: str, command: list[str]
@@ -109,6 +113,7 @@ def test_no_server_is_started_for_what_asks_the_read_side_alone(
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_without_the_journal_it_says_what_to_name(app: Path, dsn: str, read_side: str) -> None:
     both = ["--journal", dsn, "--read-side", read_side]
     assert projections("worker", "app:Delays", *both, "--until-caught-up", cwd=app).returncode == 0
@@ -131,6 +136,7 @@ def test_a_journal_that_cannot_be_reached_is_named(app: Path, read_side: str) ->
     assert "read side: no connection to the database" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

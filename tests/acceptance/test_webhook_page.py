@@ -114,6 +114,7 @@ async def _go(page: Page, url: str) -> None:
     await page.arrives(f"{LOADED} && !('old' in document.documentElement.dataset)")
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_added_by_keyboard_and_its_secret_is_there_once(
     chromium: str, database: Database
 ) -> None:
@@ -147,6 +148,7 @@ async def test_an_endpoint_is_added_by_keyboard_and_its_secret_is_there_once(
         assert errors == []
 
 
+@pytest.mark.slow
 async def test_it_works_without_scripts(chromium: str, database: Database) -> None:
     async with opened(chromium, database) as (page, site):
         await page.call("Emulation.setScriptExecutionDisabled", value=True)

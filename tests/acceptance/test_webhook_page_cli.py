@@ -29,6 +29,7 @@ def key_file(tmp_path: Path) -> str:
     return str(tmp_path / "keys")
 
 
+@pytest.mark.slow
 def test_a_link_of_the_command_opens_the_page_of_the_command(dsn: str, tmp_path: Path, key_file: str) -> None:
     (tmp_path / "app.py").write_text(APP)
     command = [
@@ -91,6 +92,7 @@ def test_keys_that_cannot_be_are_in_no_message(tmp_path: Path, monkeypatch: pyte
         assert "very-secret" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -116,6 +116,7 @@ async def test_what_headers_hold_is_sent_and_not_shown(
     assert "a:b" not in shown + json.dumps(one) + json.dumps(values("endpoints", "--dsn", dsn))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -90,6 +90,7 @@ async def _send(database: Database, number: int) -> str:
 # ---- deliveries ----
 
 
+@pytest.mark.slow
 def test_deliveries_are_listed_the_newest_first(sent: Sent) -> None:
     table = rows(done("deliveries", "--dsn", sent.dsn))
 
@@ -99,7 +100,7 @@ def test_deliveries_are_listed_the_newest_first(sent: Sent) -> None:
     ]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "count"),
     [
@@ -117,6 +118,7 @@ def test_deliveries_are_filtered(sent: Sent, options: list[str], count: int) -> 
     assert len(values("deliveries", *options, "--dsn", sent.dsn)["deliveries"]) == count
 
 
+@pytest.mark.slow
 def test_deliveries_are_paged(sent: Sent) -> None:
     first = values("deliveries", "--limit", "1", "--dsn", sent.dsn)
     second = values("deliveries", "--limit", "1", "--next", first["next"], "--dsn", sent.dsn)
@@ -125,6 +127,7 @@ def test_deliveries_are_paged(sent: Sent) -> None:
     assert f"--next {first['next']}" in done("deliveries", "--limit", "1", "--dsn", sent.dsn)
 
 
+@pytest.mark.slow
 def test_a_delivery_is_shown_with_its_payload_as_written_and_its_attempts(sent: Sent) -> None:
     text = done("deliveries", "show", sent.endpoint, sent.dead, "--dsn", sent.dsn)
     one = values("deliveries", "show", sent.endpoint[:6], sent.dead, "--dsn", sent.dsn)
@@ -135,11 +138,13 @@ def test_a_delivery_is_shown_with_its_payload_as_written_and_its_attempts(sent: 
     assert [(each["attempt_number"], each["code"]) for each in one["attempts_made"]] == [(1, "500")]
 
 
+@pytest.mark.slow
 def test_an_unknown_delivery_is_named(sent: Sent) -> None:
     for command in ("show", "retry", "drop"):
         assert "event 'x'" in refused("deliveries", command, sent.endpoint, "x", "--dsn", sent.dsn)
 
 
+@pytest.mark.slow
 def test_a_delivery_is_tried_again_whatever_became_of_it(sent: Sent) -> None:
     for event in (sent.done, sent.dead):
         assert values("deliveries", "retry", sent.endpoint, event, "--dsn", sent.dsn) == {"retried": 1}
@@ -147,12 +152,14 @@ def test_a_delivery_is_tried_again_whatever_became_of_it(sent: Sent) -> None:
     assert states(sent) == {sent.done: "pending", sent.dead: "pending"}
 
 
+@pytest.mark.slow
 def test_to_a_disabled_endpoint_nothing_is_tried_again(sent: Sent) -> None:
     done("endpoints", "disable", sent.endpoint, "--dsn", sent.dsn)
 
     assert "is disabled" in refused("deliveries", "retry", sent.endpoint, sent.dead, "--dsn", sent.dsn)
 
 
+@pytest.mark.slow
 def test_dropping_asks_first(sent: Sent) -> None:
     assert "pass --yes" in refused("deliveries", "drop", sent.endpoint, sent.dead, "--dsn", sent.dsn)
     before = states(sent)[sent.dead]
@@ -161,6 +168,7 @@ def test_dropping_asks_first(sent: Sent) -> None:
     assert (before, states(sent)[sent.dead]) == ("dead", "dropped")
 
 
+@pytest.mark.slow
 def test_dead_ones_are_dropped_by_filter(sent: Sent) -> None:
     command = ("deliveries", "drop", "--state", "dead", "--since", "1h", "--dsn", sent.dsn)
 
@@ -183,11 +191,13 @@ def test_what_has_arrived_is_sent_again_by_filter(sent: Sent) -> None:
 # ---- dead ----
 
 
+@pytest.mark.slow
 def test_dead_letters_alone_are_listed(sent: Sent) -> None:
     assert [row[0] for row in rows(done("dead", "--dsn", sent.dsn))] == [sent.dead]
     assert [one["event_id"] for one in values("dead", "--dsn", sent.dsn)["dead"]] == [sent.dead]
 
 
+@pytest.mark.slow
 def test_dead_letters_are_tried_again_by_filter(sent: Sent) -> None:
     missed = values("dead", "retry", "--tenant", "other", "--dsn", sent.dsn)
     text = done("dead", "retry", "--endpoint", sent.endpoint[:6], "--since", "1h", "--dsn", sent.dsn)
@@ -197,6 +207,7 @@ def test_dead_letters_are_tried_again_by_filter(sent: Sent) -> None:
     assert states(sent)[sent.dead] == "pending"
 
 
+@pytest.mark.slow
 def test_deciding_about_dead_letters_needs_a_filter_or_all(sent: Sent) -> None:
     for command in ("retry", "drop"):
         for options in ([], ["--all", "--tenant", "acme"], ["ep", "e", "--all"], ["ep"]):
@@ -209,6 +220,7 @@ def test_dead_letters_are_dropped_once_somebody_has_said_yes(sent: Sent) -> None
     assert states(sent) == {sent.done: "done", sent.dead: "dropped"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "state"), [(["retry"], "pending"), (["drop", "--yes"], "dropped")])
 def test_one_dead_letter_is_decided_about_and_nothing_that_is_not_dead(
     sent: Sent, command: list[str], state: str
@@ -225,6 +237,7 @@ def test_one_dead_letter_is_decided_about_and_nothing_that_is_not_dead(
 # ---- the log ----
 
 
+@pytest.mark.slow
 def test_attempts_are_paged_by_cursors_both_ways(sent: Sent) -> None:
     def page(*options: str) -> tuple[list[str], Any]:
         found = values("attempts", "--limit", "1", *options, "--dsn", sent.dsn)
@@ -241,12 +254,14 @@ def test_attempts_are_paged_by_cursors_both_ways(sent: Sent) -> None:
     ]  # a cursor names a state of the database, too: no two are the same
 
 
+@pytest.mark.slow
 def test_what_a_page_says_at_its_end_leads_on_also_from_how_long_ago(sent: Sent) -> None:
     end = done("attempts", "--limit", "1", "--since", "2h", "--dsn", sent.dsn).splitlines()[-1]
 
     assert rows(done("attempts", *end.split(), "--dsn", sent.dsn))[0][1] == sent.done
 
 
+@pytest.mark.slow
 def test_attempts_are_filtered_and_ordered(sent: Sent) -> None:
     failed = rows(done("attempts", "--status", "failed", "--dsn", sent.dsn))
     oldest = values("attempts", "--oldest-first", "--endpoint", "ep_", "--dsn", sent.dsn)["attempts"]
@@ -258,6 +273,7 @@ def test_attempts_are_filtered_and_ordered(sent: Sent) -> None:
     assert done("attempts", "--tenant", "other", "--dsn", sent.dsn) == "no attempt matches\n"
 
 
+@pytest.mark.slow
 def test_an_attempt_is_shown_whole(sent: Sent) -> None:
     (one,) = values("attempts", "--status", "failed", "--dsn", sent.dsn)["attempts"]
     text = done("attempts", "show", one["attempt_id"], "--dsn", sent.dsn)
@@ -271,6 +287,7 @@ def test_a_bad_cursor_is_refused(sent: Sent) -> None:
     assert "'!!!'" in refused("attempts", "--next", "!!!", "--dsn", sent.dsn, code=2)
 
 
+@pytest.mark.slow
 def test_events_are_listed_and_shown_with_their_labels(sent: Sent) -> None:
     table = rows(done("events", "--dsn", sent.dsn))
     text = done("events", "show", sent.done, "--dsn", sent.dsn)
@@ -287,6 +304,7 @@ def test_events_are_listed_and_shown_with_their_labels(sent: Sent) -> None:
 # ---- figures ----
 
 
+@pytest.mark.slow
 def test_stats_tell_how_an_endpoint_fares(sent: Sent) -> None:
     (one,) = values("stats", "--dsn", sent.dsn)["endpoints"]
     (row,) = rows(done("stats", "--tenant", "acme", "--dsn", sent.dsn))
@@ -307,6 +325,7 @@ def test_stats_tell_why_an_endpoint_is_not_active(sent: Sent) -> None:
     assert rows(done("stats", "--dsn", sent.dsn))[0][3] == "paused: moving"
 
 
+@pytest.mark.slow
 def test_attempts_are_counted_by_endpoint_and_code(sent: Sent) -> None:
     table = rows(done("metrics", "--by", "endpoint", "--by", "code", "--dsn", sent.dsn))
     found = values("metrics", "--by", "code", "--measure", "count", "--dsn", sent.dsn)["data"]
@@ -329,6 +348,7 @@ def test_a_span_is_one_of_the_calendar(span: str) -> None:
     assert f"'{span}' is not one span of the calendar: write 1s to 60s" in result.stderr
 
 
+@pytest.mark.slow
 def test_every_span_of_time_has_a_line(sent: Sent) -> None:
     now = datetime.now(UTC)
     span = ("--since", (now - timedelta(hours=3)).isoformat(), "--until", now.isoformat())

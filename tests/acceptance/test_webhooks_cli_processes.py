@@ -125,6 +125,7 @@ def asked(request: Request) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 async def test_what_is_sent_arrives_signed_over_failures(
     database: Database, dsn: str, tmp_path: Path
 ) -> None:
@@ -167,7 +168,7 @@ async def test_what_is_sent_arrives_signed_over_failures(
     assert totals["failed"] > 0
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 async def test_a_signal_waits_for_the_requests_on_their_way(
     database: Database, dsn: str, number: signal.Signals, code: int
@@ -244,6 +245,7 @@ async def test_a_process_that_only_sends_maintains_and_tells_its_attempts_in_log
     assert server.url not in json.dumps(deliver.log)
 
 
+@pytest.mark.slow
 async def test_an_address_that_is_not_allowed_is_never_asked(database: Database, dsn: str) -> None:
     async with RawServer(respond(204)) as server:
         await endpoint(database, server.url)
@@ -278,6 +280,7 @@ async def test_a_wrong_signature_is_shown_and_told_by_the_exit_code(database: Da
     assert (tested.returncode, code) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_the_api_is_served_to_who_has_the_token(database: Database, dsn: str) -> None:
     name = await endpoint(database, "http://127.0.0.1:9000/")
     token = "a token of thirty characters.."

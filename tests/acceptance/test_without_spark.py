@@ -81,7 +81,7 @@ def test_what_needs_an_extra_names_it(tmp_path: Path) -> None:
     assert result.stderr.endswith("it comes with: pip install 'slice-projections[arrow]'\n")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("pickles")
 @pytest.mark.parametrize("engine", [(), ("--engine", "local")], ids=["default", "local"])
 def test_a_rebuild_needs_neither_spark_nor_java(
@@ -96,6 +96,7 @@ def test_a_rebuild_needs_neither_spark_nor_java(
     assert query(filled, "SELECT count(*) FROM seen WHERE projection = 'delays'") == [(100,)]
 
 
+@pytest.mark.slow
 def test_history_and_archives_need_neither_spark_nor_java(
     no_spark: Without, dsn: str, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_history_and_archives_need_neither_spark_nor_java(
         assert result.returncode == 0, (command, result.stderr)
 
 
+@pytest.mark.slow
 def test_spark_that_is_not_installed_is_named(no_spark: Without, filled: str) -> None:
     result = no_spark.run("rebuild", "delays", "--app", "app:Delays", "--engine", "spark", "--dsn", filled)
 

@@ -15,7 +15,7 @@ from tests.fixtures.commands import APP, SEEN, gate, landed, owners, projections
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_until_caught_up_handles_everything_once_and_exits_0(app: Path, filled: str, driver: str) -> None:
     result = projections(
@@ -50,6 +50,7 @@ def test_the_pool_suffices_for_all_ranges(app: Path, filled: str) -> None:
     assert "connections of the pool" not in result.stderr
 
 
+@pytest.mark.slow
 def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) -> None:
     once = ["--ranges", "1", "--until-caught-up", "--log-format", "json"]
     result = projections("worker", "app:Delays", "--dsn", filled, *once, cwd=app)
@@ -109,6 +110,7 @@ class Collects:
 """
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_does_not_look_through_each_page_of_events(app: Path, dsn: str) -> None:
     (app / "collecting.py").write_text(APP + COLLECTS)
     with connect_sync(dsn) as connection:
@@ -130,7 +132,7 @@ def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
     assert result.stderr.splitlines()[0].endswith(" INFO    started: delays: slices 0-1023 started")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 def test_a_signal_finishes_the_batch_and_gives_the_ranges_back(
     app: Path, filled: str, number: signal.Signals, code: int
@@ -146,7 +148,7 @@ def test_a_signal_finishes_the_batch_and_gives_the_ranges_back(
     assert owners(filled) == [(None,)]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_ends_at_once_and_nothing_is_lost_or_done_twice(
     app: Path, filled: str, number: signal.Signals
@@ -163,7 +165,7 @@ def test_a_second_signal_ends_at_once_and_nothing_is_lost_or_done_twice(
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [1, 11, 35])
 def test_ctrl_c_in_the_middle_loses_nothing(app: Path, filled: str, events: int) -> None:
     with running("app:Gated", "--dsn", filled, cwd=app) as run:
@@ -177,7 +179,7 @@ def test_ctrl_c_in_the_middle_loses_nothing(app: Path, filled: str, events: int)
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 def test_an_idle_worker_stops_by_a_signal(app: Path, filled: str, number: signal.Signals, code: int) -> None:
     with running("app:Delays", "--dsn", filled, cwd=app) as run:
@@ -199,6 +201,7 @@ def test_a_worker_without_a_range_stops_by_ctrl_c(app: Path, filled: str) -> Non
             assert second.end() == 130
 
 
+@pytest.mark.slow
 def test_sigterm_before_caught_up_exits_143(app: Path, filled: str) -> None:
     with running("app:Gated", "--dsn", filled, "--until-caught-up", cwd=app) as run:
         with gate(filled):
@@ -222,7 +225,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
     assert seen(filled) == 100
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -267,6 +270,7 @@ def test_a_module_that_can_not_be_imported_is_told(tmp_path: Path, code: str, me
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_wrong_handler_is_told_with_its_fault(tmp_path: Path) -> None:
     wrong = APP.replace("async def landed", "def landed").replace("await ", "")
     (tmp_path / "app.py").write_text(wrong)

@@ -16,6 +16,7 @@ def get(address: str, path: str) -> httpx.Response:
     return httpx.get(f"http://{address}{path}", trust_env=False)
 
 
+@pytest.mark.slow
 def test_a_worker_serves_its_metrics_and_that_it_is_ready(app: Path, filled: str) -> None:
     with running("app:Delays", "--dsn", filled, "--ranges", "2", "--http", "127.0.0.1:0", cwd=app) as run:
         address = run.until("serving")["address"]

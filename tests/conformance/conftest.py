@@ -1,16 +1,28 @@
-"""Both delivery logs: whatever one does, the other does."""
+"""An empty delivery log for each test, in one database for all tests of a module."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+
 import pytest
 
-from tests.fixtures.memory_log import DeliveryLog, MemoryLog
+from journal import connect
+from tests.conformance.delivery_log_support import EMPTY
+from tests.fixtures.postgres import Databases
 from tests.fixtures.writable_log import WritableLog
 
 
-@pytest.fixture(params=["memory", "postgres"])
-def log(request: pytest.FixtureRequest) -> DeliveryLog:
+@pytest.fixture(scope="module")
+def module_dsn(databases: Databases, template: str) -> Iterator[str]:
+    """A database with the schema installed, for all tests of a module."""
+    with databases.fresh(template) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def log(module_dsn: str) -> AsyncIterator[WritableLog]:
     """An empty one."""
-    if request.param == "memory":
-        return MemoryLog()
-    return WritableLog(request.getfixturevalue("database"))
+    async with connect(module_dsn) as database:
+        async with database.session() as session:
+            await session.execute(EMPTY)
+        yield WritableLog(database)

@@ -15,9 +15,12 @@ from projections.webhooks.log import (
     LoggedEvent,
     LogPage,
 )
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 T = TypeVar("T")
+
+EMPTY = "TRUNCATE projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids"
+"""Takes all rows of a delivery log away."""
 
 BASE = datetime(2000, 1, 1, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
@@ -75,7 +78,7 @@ class Lister:
         self.events = events
         self.endpoint = endpoint
 
-    async def fill(self, log: DeliveryLog, count: int) -> list[str]:
+    async def fill(self, log: WritableLog, count: int) -> list[str]:
         """Rows that match, so many, a second apart; their names from old to new."""
         entries = []
         for number in range(count):
@@ -85,7 +88,7 @@ class Lister:
         await log.insert_many(entries)
         return [f"e{number:03}" for number in range(count)]
 
-    async def page(self, log: DeliveryLog, **asked: Any) -> LogPage[Any]:
+    async def page(self, log: WritableLog, **asked: Any) -> LogPage[Any]:
         """A page of it."""
         if self.endpoint is not None:
             asked["endpoint_ids"] = [self.endpoint]
@@ -93,7 +96,7 @@ class Lister:
             return await log.list_events(EventsRequest(**asked))
         return await log.list_attempts(AttemptsRequest(**asked))
 
-    async def pages(self, log: DeliveryLog, **asked: Any) -> list[LogPage[Any]]:
+    async def pages(self, log: WritableLog, **asked: Any) -> list[LogPage[Any]]:
         """All pages, forward."""
         return await forward(lambda **more: self.page(log, **asked | more))
 

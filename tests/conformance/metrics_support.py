@@ -7,7 +7,7 @@ from typing import Any
 
 from projections.webhooks.log import AttemptWithEvent, Metrics, MetricsRequest
 from tests.conformance.delivery_log_support import BASE, DAY, HOUR, entry
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 FEBRUARY = datetime(2000, 2, 1, tzinfo=UTC)
 MONTH = {"start": BASE, "end": FEBRUARY}
@@ -39,17 +39,17 @@ def made(number: int, time: datetime, tenant: str = "one") -> AttemptWithEvent:
     )
 
 
-async def fill(log: DeliveryLog) -> None:
+async def fill(log: WritableLog) -> None:
     entries = [made(number, time) for number, time in enumerate(_times())]
     entries += [made(number, FIFTEENTH + number * HOUR, "two") for number in range(5)]
     await log.insert_many(entries)
 
 
-async def measured_events(log: DeliveryLog, **asked: Any) -> Metrics:
+async def measured_events(log: WritableLog, **asked: Any) -> Metrics:
     return await log.event_metrics(MetricsRequest(**MONTH | {"tenants": ["one"]} | asked))
 
 
-async def measured_attempts(log: DeliveryLog, **asked: Any) -> Metrics:
+async def measured_attempts(log: WritableLog, **asked: Any) -> Metrics:
     return await log.attempt_metrics(MetricsRequest(**MONTH | {"tenants": ["one"]} | asked))
 
 

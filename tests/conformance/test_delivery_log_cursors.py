@@ -17,15 +17,15 @@ from tests.conformance.delivery_log_support import (
     SECOND,
     entry,
 )
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 
 class TestCursors:
     @pytest.fixture(autouse=True)
-    async def _ten(self, log: DeliveryLog) -> None:
+    async def _ten(self, log: WritableLog) -> None:
         await log.insert_many([entry(f"e{number}", time=BASE + number * SECOND) for number in range(10)])
 
-    async def test_next_and_prev_together_are_refused(self, log: DeliveryLog) -> None:
+    async def test_next_and_prev_together_are_refused(self, log: WritableLog) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
 
         with pytest.raises(InvalidPageCursor, match="next or prev, not both"):
@@ -42,7 +42,7 @@ class TestCursors:
         ids=str,
     )  # fmt: skip
     async def test_a_cursor_of_another_order_or_tenant_or_filter_is_refused(
-        self, log: DeliveryLog, other: dict[str, Any]
+        self, log: WritableLog, other: dict[str, Any]
     ) -> None:
         asked: dict[str, Any] = {"tenants": ["tenant"], "limit": 3}
         cursor = (await log.list_attempts(AttemptsRequest(**asked))).next
@@ -51,7 +51,7 @@ class TestCursors:
         with pytest.raises(InvalidPageCursor, match="another order, or of other filters"):
             await log.list_attempts(AttemptsRequest(**asked | other, next=cursor))
 
-    async def test_the_same_filters_in_other_words_are_the_same(self, log: DeliveryLog) -> None:
+    async def test_the_same_filters_in_other_words_are_the_same(self, log: WritableLog) -> None:
         asked = {"topics": ["order.created", "x"], "limit": 3}
         first = await log.list_events(EventsRequest(**asked))  # type: ignore[arg-type]
 
@@ -59,13 +59,13 @@ class TestCursors:
 
         assert len((await log.list_events(EventsRequest(**again, next=first.next))).data) == 4  # type: ignore[arg-type]
 
-    async def test_a_cursor_of_the_other_list_is_refused(self, log: DeliveryLog) -> None:
+    async def test_a_cursor_of_the_other_list_is_refused(self, log: WritableLog) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
 
         with pytest.raises(InvalidPageCursor, match="not a cursor of this list"):
             await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
 
-    async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:
+    async def test_cursor_v1_is_refused_with_a_version_error(self, log: WritableLog) -> None:
         with pytest.raises(InvalidPageCursor, match="version 1, expected version 3"):
             await log.list_events(EventsRequest(next=_base62(b"evtv01:946684800000::e5")))
 
@@ -77,7 +77,7 @@ class TestCursors:
             "946684800000000:past::", "946684800000000:beside::e5", "999999999999999999:past::e5", "٣:past::e5",
         ],
     )  # fmt: skip
-    async def test_cursor_bad_position_is_error(self, log: DeliveryLog, place: str) -> None:
+    async def test_cursor_bad_position_is_error(self, log: WritableLog, place: str) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
         assert cursor is not None
         begin = f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}::"
@@ -90,15 +90,15 @@ class TestCursors:
         "cursor", ["0", "00000", " ", "a b", "ab\ncd", "é", "-1", "Z" * 512, _base62(b"evtv02"), _base62(b"\xff\xfe"),
                    _base62(b"evtv02:\0"), "'; SELECT 1; --"]
     )  # fmt: skip
-    async def test_garbage_is_refused(self, log: DeliveryLog, cursor: str) -> None:
+    async def test_garbage_is_refused(self, log: WritableLog, cursor: str) -> None:
         with pytest.raises(InvalidPageCursor):
             await log.list_events(EventsRequest(next=cursor))
 
-    async def test_cursor_huge_100kb_is_refused_by_its_length(self, log: DeliveryLog) -> None:
+    async def test_cursor_huge_100kb_is_refused_by_its_length(self, log: WritableLog) -> None:
         with pytest.raises(InvalidPageCursor, match="at most 512 characters, not 100000"):
             await log.list_events(EventsRequest(next="a" * 100_000))
 
-    async def test_an_empty_cursor_is_none(self, log: DeliveryLog) -> None:
+    async def test_an_empty_cursor_is_none(self, log: WritableLog) -> None:
         assert await log.list_events(EventsRequest(next="", prev="")) == await log.list_events(
             EventsRequest()
         )

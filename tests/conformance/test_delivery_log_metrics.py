@@ -22,60 +22,60 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 
 class TestEvents:
     """17 cases."""
 
     @pytest.fixture(autouse=True)
-    async def _filled(self, log: DeliveryLog) -> None:
+    async def _filled(self, log: WritableLog) -> None:
         await fill(log)
 
-    async def test_01_count(self, log: DeliveryLog) -> None:
+    async def test_01_count(self, log: WritableLog) -> None:
         assert await measured_events(log) == Metrics((DataPoint(None, {}, {"count": 300}),))
 
-    async def test_02_by_topic(self, log: DeliveryLog) -> None:
+    async def test_02_by_topic(self, log: WritableLog) -> None:
         assert by(await measured_events(log, dimensions=["topic"])) == {f"topic{n}": 100 for n in range(3)}
 
-    async def test_03_by_endpoint(self, log: DeliveryLog) -> None:
+    async def test_03_by_endpoint(self, log: WritableLog) -> None:
         assert by(await measured_events(log, dimensions=["endpoint_id"])) == {
             "endpoint0": 150,
             "endpoint1": 150,
         }
 
-    async def test_04_by_tenant(self, log: DeliveryLog) -> None:
+    async def test_04_by_tenant(self, log: WritableLog) -> None:
         assert by(await measured_events(log, dimensions=["tenant"], tenants=[])) == {"one": 300, "two": 5}
 
-    async def test_05_filter_topic(self, log: DeliveryLog) -> None:
+    async def test_05_filter_topic(self, log: WritableLog) -> None:
         assert only(await measured_events(log, filters={"topic": ["topic0"]})) == {"count": 100}
 
-    async def test_06_filter_endpoint(self, log: DeliveryLog) -> None:
+    async def test_06_filter_endpoint(self, log: WritableLog) -> None:
         assert only(await measured_events(log, filters={"endpoint_id": ["endpoint1"]})) == {"count": 150}
 
-    async def test_07_other_tenants_do_not_count(self, log: DeliveryLog) -> None:
+    async def test_07_other_tenants_do_not_count(self, log: WritableLog) -> None:
         assert only(await measured_events(log, tenants=["two"])) == {"count": 5}
 
-    async def test_08_a_time_without_events_is_empty(self, log: DeliveryLog) -> None:
+    async def test_08_a_time_without_events_is_empty(self, log: WritableLog) -> None:
         assert (await measured_events(log, start=FEBRUARY, end=FEBRUARY + DAY)).data == ()
 
-    async def test_09_rate(self, log: DeliveryLog) -> None:
+    async def test_09_rate(self, log: WritableLog) -> None:
         assert only(await measured_events(log, measures=["rate"])) == {"rate": pytest.approx(300 / 2_678_400)}
 
-    async def test_10_rate_of_an_hour(self, log: DeliveryLog) -> None:
+    async def test_10_rate_of_an_hour(self, log: WritableLog) -> None:
         found = await measured_events(log, measures=["count", "rate"], granularity="1h")
 
         assert all(p.measures["rate"] == pytest.approx(p.measures["count"] / 3600) for p in found.data)
         assert max(p.measures["rate"] for p in found.data) == pytest.approx(100 / 3600)
 
-    async def test_11_months(self, log: DeliveryLog) -> None:
+    async def test_11_months(self, log: WritableLog) -> None:
         found = await measured_events(log, granularity="1M", measures=["count", "rate"])
 
         assert found.data == (
             DataPoint(BASE, {}, {"count": 300, "rate": pytest.approx(300 / 2_678_400)}),
         )  # fmt: skip
 
-    async def test_12_weeks_begin_on_sunday(self, log: DeliveryLog) -> None:
+    async def test_12_weeks_begin_on_sunday(self, log: WritableLog) -> None:
         found = await measured_events(log, granularity="1w")
 
         assert [point.time_bucket for point in found.data] == [
@@ -83,10 +83,10 @@ class TestEvents:
         ]
         assert counts(found) == [0, 20, 260, 10, 10, 0]
 
-    async def test_13_two_days_keep_the_total(self, log: DeliveryLog) -> None:
+    async def test_13_two_days_keep_the_total(self, log: WritableLog) -> None:
         assert total(await measured_events(log, granularity="2d")) == 300
 
-    async def test_14_days(self, log: DeliveryLog) -> None:
+    async def test_14_days(self, log: WritableLog) -> None:
         found = await measured_events(log, granularity="1d")
 
         expected = [0] * 31
@@ -95,13 +95,13 @@ class TestEvents:
         expected[14] = 250
         assert counts(found) == expected
 
-    async def test_15_hours(self, log: DeliveryLog) -> None:
+    async def test_15_hours(self, log: WritableLog) -> None:
         found = await measured_events(log, granularity="1h", start=FIFTEENTH, end=FIFTEENTH + DAY)
 
         assert counts(found) == [BELL.get(hour, 0) for hour in range(24)]
 
     @pytest.mark.parametrize(("hour", "count"), [(10, 25), (12, 100)], ids=["16 hour 10", "17 hour 12"])
-    async def test_16_and_17_minutes(self, log: DeliveryLog, hour: int, count: int) -> None:
+    async def test_16_and_17_minutes(self, log: WritableLog, hour: int, count: int) -> None:
         start = FIFTEENTH + hour * HOUR
 
         found = await measured_events(log, granularity="1m", start=start, end=start + HOUR)
@@ -113,33 +113,33 @@ class TestAttempts:
     """18 cases, and that of the metadata."""
 
     @pytest.fixture(autouse=True)
-    async def _filled(self, log: DeliveryLog) -> None:
+    async def _filled(self, log: WritableLog) -> None:
         await fill(log)
 
-    async def test_01_count(self, log: DeliveryLog) -> None:
+    async def test_01_count(self, log: WritableLog) -> None:
         assert only(await measured_attempts(log)) == {"count": 300}
 
-    async def test_02_success_and_failure(self, log: DeliveryLog) -> None:
+    async def test_02_success_and_failure(self, log: WritableLog) -> None:
         found = await measured_attempts(log, measures=["successful_count", "failed_count"])
 
         assert only(found) == {"successful_count": 180, "failed_count": 120}
 
-    async def test_03_error_rate(self, log: DeliveryLog) -> None:
+    async def test_03_error_rate(self, log: WritableLog) -> None:
         assert only(await measured_attempts(log, measures=["error_rate"])) == {
             "error_rate": pytest.approx(0.4)
         }
 
-    async def test_04_retries(self, log: DeliveryLog) -> None:
+    async def test_04_retries(self, log: WritableLog) -> None:
         measures = ["first_attempt_count", "retry_count", "manual_retry_count", "avg_attempt_number"]
 
         assert list(only(await measured_attempts(log, measures=measures)).values()) == [270, 0, 30, 1.0]
 
-    async def test_05_rates(self, log: DeliveryLog) -> None:
+    async def test_05_rates(self, log: WritableLog) -> None:
         found = only(await measured_attempts(log, measures=["rate", "successful_rate", "failed_rate"]))
 
         assert list(found.values()) == [pytest.approx(n / 2_678_400) for n in (300, 180, 120)]
 
-    async def test_06_rates_of_an_hour(self, log: DeliveryLog) -> None:
+    async def test_06_rates_of_an_hour(self, log: WritableLog) -> None:
         found = await measured_attempts(log, measures=["count", "rate"], granularity="1h")
 
         assert all(p.measures["rate"] == pytest.approx(p.measures["count"] / 3600) for p in found.data)
@@ -158,7 +158,7 @@ class TestAttempts:
             pytest.param("manual", {"false": 270, "true": 30}, id="beyond: manual"),
         ],
     )
-    async def test_07_to_11_by(self, log: DeliveryLog, dimension: str, expected: dict[str, int]) -> None:
+    async def test_07_to_11_by(self, log: WritableLog, dimension: str, expected: dict[str, int]) -> None:
         tenants = [] if dimension == "tenant" else ["one"]
 
         assert by(await measured_attempts(log, dimensions=[dimension], tenants=tenants)) == expected
@@ -176,18 +176,18 @@ class TestAttempts:
             pytest.param({"status": []}, 300, id="beyond: none"),
         ],
     )
-    async def test_12_to_16_filter(self, log: DeliveryLog, filters: dict[str, list[Any]], count: int) -> None:
+    async def test_12_to_16_filter(self, log: WritableLog, filters: dict[str, list[Any]], count: int) -> None:
         assert only(await measured_attempts(log, filters=filters)) == {"count": count}
 
-    async def test_17_hours(self, log: DeliveryLog) -> None:
+    async def test_17_hours(self, log: WritableLog) -> None:
         found = await measured_attempts(log, granularity="1h", start=FIFTEENTH, end=FIFTEENTH + DAY)
 
         assert counts(found) == [BELL.get(hour, 0) for hour in range(24)]
 
-    async def test_18_other_tenants_do_not_count(self, log: DeliveryLog) -> None:
+    async def test_18_other_tenants_do_not_count(self, log: WritableLog) -> None:
         assert only(await measured_attempts(log, tenants=["two"])) == {"count": 5}
 
-    async def test_19_an_answer_says_how_much_it_is(self, log: DeliveryLog) -> None:
+    async def test_19_an_answer_says_how_much_it_is(self, log: WritableLog) -> None:
         found = await measured_attempts(log)
 
         assert (found.row_count, found.truncated, found.row_limit > 0) == (1, False, True)

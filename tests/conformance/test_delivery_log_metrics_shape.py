@@ -23,7 +23,7 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 
 class TestShape:
@@ -32,7 +32,7 @@ class TestShape:
     @pytest.mark.parametrize(
         "measure", [measured_events, measured_attempts], ids=["01 events", "02 attempts"]
     )
-    async def test_01_and_02_buckets_without_rows_are_there(self, log: DeliveryLog, measure: Any) -> None:
+    async def test_01_and_02_buckets_without_rows_are_there(self, log: WritableLog, measure: Any) -> None:
         await fill(log)
 
         found = await measure(log, granularity="1h", start=FIFTEENTH, end=FIFTEENTH + DAY)
@@ -42,7 +42,7 @@ class TestShape:
     @pytest.mark.parametrize(
         "measure", [measured_events, measured_attempts], ids=["03 events", "04 attempts"]
     )
-    async def test_03_and_04_buckets_ascend(self, log: DeliveryLog, measure: Any) -> None:
+    async def test_03_and_04_buckets_ascend(self, log: WritableLog, measure: Any) -> None:
         await fill(log)
 
         found = await measure(log, granularity="1d", dimensions=["topic"])
@@ -61,14 +61,14 @@ class TestShape:
         ],
     )
     async def test_05_to_09_so_many_buckets(
-        self, log: DeliveryLog, span: timedelta, granularity: str, count: int
+        self, log: WritableLog, span: timedelta, granularity: str, count: int
     ) -> None:
         found = await measured_events(log, start=FIFTEENTH, end=FIFTEENTH + span, granularity=granularity)
 
         assert found.row_count == count
 
     @pytest.mark.parametrize("kind", ["event", "attempt"], ids=["10 events", "11 attempts"])
-    async def test_10_and_11_zeros_are_zeros(self, log: DeliveryLog, kind: str) -> None:
+    async def test_10_and_11_zeros_are_zeros(self, log: WritableLog, kind: str) -> None:
         await log.insert_many([made(0, FIFTEENTH)])
         measures = EVENT_MEASURES if kind == "event" else ATTEMPT_MEASURES
         found = await (measured_events if kind == "event" else measured_attempts)(
@@ -83,7 +83,7 @@ class TestShape:
     @pytest.mark.parametrize(
         "measure", [measured_events, measured_attempts], ids=["12 events", "13 attempts"]
     )
-    async def test_12_and_13_a_month_without_rows_is_all_zeros(self, log: DeliveryLog, measure: Any) -> None:
+    async def test_12_and_13_a_month_without_rows_is_all_zeros(self, log: WritableLog, measure: Any) -> None:
         await fill(log)
 
         found = await measure(log, start=FEBRUARY, end=datetime(2000, 3, 1, tzinfo=UTC), granularity="1d")
@@ -95,7 +95,7 @@ class TestShape:
         [pytest.param("1h", FIFTEENTH + 10 * HOUR, id="14 hour"), pytest.param("1d", FIFTEENTH, id="15 day")],
     )
     async def test_14_and_15_the_first_bucket_begins_at_its_boundary(
-        self, log: DeliveryLog, granularity: str, begins: datetime
+        self, log: WritableLog, granularity: str, begins: datetime
     ) -> None:
         await fill(log)
         start = FIFTEENTH + 10 * HOUR + 30 * MINUTE
@@ -105,7 +105,7 @@ class TestShape:
         assert found.data[0].time_bucket == begins
         assert total(found) == 237  # what was before the start does not count
 
-    async def test_16_every_combination_that_was_seen_has_every_bucket(self, log: DeliveryLog) -> None:
+    async def test_16_every_combination_that_was_seen_has_every_bucket(self, log: WritableLog) -> None:
         await log.insert_many(
             [made(number, FIFTEENTH + number * SECOND) for number in (0, 1)]
             + [made(2, FIFTEENTH + HOUR, "two")]
@@ -120,21 +120,21 @@ class TestShape:
         assert seen == {("topic0", "endpoint0"), ("topic1", "endpoint1"), ("topic2", "endpoint0")}
         assert found.row_count == 3 * 24
 
-    @pytest.mark.daily(2)
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "measure", [measured_events, measured_attempts], ids=["17 events", "18 attempts"]
     )
-    async def test_17_and_18_too_many_buckets_are_refused(self, log: DeliveryLog, measure: Any) -> None:
+    async def test_17_and_18_too_many_buckets_are_refused(self, log: WritableLog, measure: Any) -> None:
         assert (await measure(log, end=BASE + 100_000 * SECOND, granularity="1s")).row_count == 100_000
         with pytest.raises(InvalidQuery, match="more than 100,000 buckets"):
             await measure(log, end=BASE + 100_001 * SECOND, granularity="1s")
 
-    async def test_19_without_granularity_nothing_is_filled_in(self, log: DeliveryLog) -> None:
+    async def test_19_without_granularity_nothing_is_filled_in(self, log: WritableLog) -> None:
         assert (await measured_attempts(log)).data == ()
 
 
 class TestBeyond:
-    async def test_buckets_without_rows_keep_every_dimension(self, log: DeliveryLog) -> None:
+    async def test_buckets_without_rows_keep_every_dimension(self, log: WritableLog) -> None:
         dimensions = [
             "endpoint_type",
             "status",
@@ -155,7 +155,7 @@ class TestBeyond:
         assert found.row_count == 31
 
     async def test_an_event_for_several_endpoints_counts_for_each_that_is_wanted(
-        self, log: DeliveryLog
+        self, log: WritableLog
     ) -> None:
         await log.insert_many([entry("e", tenant="one", endpoint_ids=("a", "b", "b", "c"))])
 
@@ -164,14 +164,14 @@ class TestBeyond:
         assert by(await measured_events(log, dimensions=["endpoint_id"], filters=filters)) == {"a": 1, "b": 1}
         assert only(await measured_events(log, filters=filters)) == {"count": 1}
 
-    async def test_start_is_within_and_end_is_not(self, log: DeliveryLog) -> None:
+    async def test_start_is_within_and_end_is_not(self, log: WritableLog) -> None:
         times = [BASE - MICRO, BASE, FEBRUARY - MICRO, FEBRUARY]
         await log.insert_many([made(number, time) for number, time in enumerate(times)])
 
         assert only(await measured_events(log)) == {"count": 2}
         assert counts(await measured_attempts(log, granularity="1M")) == [2]
 
-    async def test_months_have_their_own_lengths(self, log: DeliveryLog) -> None:
+    async def test_months_have_their_own_lengths(self, log: WritableLog) -> None:
         await log.insert_many([made(0, BASE), made(1, FEBRUARY)])
 
         found = await measured_events(
@@ -182,13 +182,13 @@ class TestBeyond:
         assert [point.measures["rate"] for point in found.data] == [1 / (31 * 86_400), 1 / (29 * 86_400)]
         assert [(point.time_bucket, point.measures["count"]) for point in quarters.data] == [(BASE, 1)]
 
-    async def test_an_attempt_without_a_code_has_an_empty_one(self, log: DeliveryLog) -> None:
+    async def test_an_attempt_without_a_code_has_an_empty_one(self, log: WritableLog) -> None:
         await log.insert_many([entry("e", tenant="one", outcome={"code": None})])
 
         assert by(await measured_attempts(log, dimensions=["code"])) == {"": 1}
         assert only(await measured_attempts(log, filters={"code": [""]})) == {"count": 1}
 
-    async def test_too_many_combinations_are_refused(self, log: DeliveryLog) -> None:
+    async def test_too_many_combinations_are_refused(self, log: WritableLog) -> None:
         await log.insert_many([entry(f"e{n}", tenant="one", topic=f"topic{n}") for n in range(40)])
 
         with pytest.raises(InvalidQuery, match="40 combinations in 2,976 buckets are more than 100,000 rows"):
@@ -221,13 +221,13 @@ class TestBeyond:
         ids=str,
     )
     async def test_a_request_that_can_not_be_is_refused(
-        self, log: DeliveryLog, asked: dict[str, Any], says: str
+        self, log: WritableLog, asked: dict[str, Any], says: str
     ) -> None:
         for measure in (measured_events, measured_attempts):
             with pytest.raises(InvalidQuery, match=says):
                 await measure(log, **asked)
 
-    async def test_what_only_attempts_have_is_refused_of_events(self, log: DeliveryLog) -> None:
+    async def test_what_only_attempts_have_is_refused_of_events(self, log: WritableLog) -> None:
         for asked in (
             {"measures": ["error_rate"]},
             {"dimensions": ["status"]},

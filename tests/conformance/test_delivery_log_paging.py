@@ -18,7 +18,7 @@ from tests.conformance.delivery_log_support import (
     names,
     renamed,
 )
-from tests.fixtures.memory_log import DeliveryLog
+from tests.fixtures.writable_log import WritableLog
 
 LISTS = {
     "attempts": Lister(events=False, endpoint=None),
@@ -34,7 +34,7 @@ def rows(request: pytest.FixtureRequest) -> Lister:
     return lister
 
 
-async def _back(log: DeliveryLog, rows: Lister, last: LogPage[Any], **asked: Any) -> list[LogPage[Any]]:
+async def _back(log: WritableLog, rows: Lister, last: LogPage[Any], **asked: Any) -> list[LogPage[Any]]:
     """All pages before one, from there to the first."""
     found = [last]
     while found[-1].prev is not None:
@@ -45,7 +45,7 @@ async def _back(log: DeliveryLog, rows: Lister, last: LogPage[Any], **asked: Any
 class TestPaging:
     """Eleven cases, of each list, with and without a filter."""
 
-    async def test_01_forward_every_row_comes_once(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_01_forward_every_row_comes_once(self, log: WritableLog, rows: Lister) -> None:
         expected = await rows.fill(log, 10)
 
         pages = await rows.pages(log, limit=3)
@@ -53,7 +53,7 @@ class TestPaging:
         assert [len(page.data) for page in pages] == [3, 3, 3, 1]
         assert [name for page in pages for name in names(page)] == expected[::-1]
 
-    async def test_02_backward_the_pages_are_the_same_and_end(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_02_backward_the_pages_are_the_same_and_end(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 10)
         pages = await rows.pages(log, limit=3)
 
@@ -62,7 +62,7 @@ class TestPaging:
         assert [page.data for page in back[::-1]] == [page.data for page in pages]
         assert back[-1].prev is None
 
-    async def test_03_to_and_fro_is_the_same_page(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_03_to_and_fro_is_the_same_page(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 10)
         first = await rows.page(log, limit=3)
         second = await rows.page(log, limit=3, next=first.next)
@@ -71,46 +71,47 @@ class TestPaging:
         assert again.data == first.data
         assert (await rows.page(log, limit=3, next=again.next)).data == second.data
 
-    async def test_04_before_the_first_page_is_none(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_04_before_the_first_page_is_none(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 10)
 
         page = await rows.page(log, limit=3)
 
         assert (page.prev, page.next is None) == (None, False)
 
-    async def test_05_after_the_last_page_is_none(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_05_after_the_last_page_is_none(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 10)
 
         last = (await rows.pages(log, limit=3))[-1]
 
         assert (last.prev is None, last.next) == (False, None)
 
-    async def test_06_an_empty_list_has_no_cursors(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_06_an_empty_list_has_no_cursors(self, log: WritableLog, rows: Lister) -> None:
         assert await rows.page(log) == LogPage(())
 
-    async def test_07_the_last_page_has_the_rest(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_07_the_last_page_has_the_rest(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 7)
 
         assert [len(page.data) for page in await rows.pages(log, limit=3)] == [3, 3, 1]
 
-    async def test_08_a_last_page_that_is_full_is_the_last(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_08_a_last_page_that_is_full_is_the_last(self, log: WritableLog, rows: Lister) -> None:
         await rows.fill(log, 6)
 
         assert [len(page.data) for page in await rows.pages(log, limit=3)] == [3, 3]
 
-    async def test_09_one_row_has_no_cursors(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_09_one_row_has_no_cursors(self, log: WritableLog, rows: Lister) -> None:
         expected = await rows.fill(log, 1)
 
         page = await rows.page(log, limit=3)
 
         assert (names(page), page.next, page.prev) == (expected, None, None)
 
-    async def test_10_ascending_the_oldest_is_first(self, log: DeliveryLog, rows: Lister) -> None:
+    async def test_10_ascending_the_oldest_is_first(self, log: WritableLog, rows: Lister) -> None:
         expected = await rows.fill(log, 5)
 
         assert names(await rows.page(log, order="asc")) == expected
 
-    async def test_11_descending_the_newest_is_first(self, log: DeliveryLog, rows: Lister) -> None:
+    @pytest.mark.slow
+    async def test_11_descending_the_newest_is_first(self, log: WritableLog, rows: Lister) -> None:
         expected = await rows.fill(log, 5)
 
         assert names(await rows.page(log, order="desc")) == expected[::-1]
@@ -120,10 +121,11 @@ class TestTimesWithCursors:
     """Seven cases: 20 rows a minute apart."""
 
     @pytest.fixture(autouse=True)
-    async def _twenty(self, log: DeliveryLog) -> None:
+    async def _twenty(self, log: WritableLog) -> None:
         await log.insert_many([entry(f"e{number:02}", time=BASE + number * MINUTE) for number in range(20)])
 
-    async def test_01_attempts_of_a_time_are_so_many_pages(self, log: DeliveryLog) -> None:
+    @pytest.mark.slow
+    async def test_01_attempts_of_a_time_are_so_many_pages(self, log: WritableLog) -> None:
         within = {"gte": BASE + 5 * MINUTE, "lte": BASE + 14 * MINUTE}
 
         pages = await LISTS["attempts"].pages(log, limit=3, **within)
@@ -132,27 +134,28 @@ class TestTimesWithCursors:
         assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(14, 4, -1)]
 
     async def test_02_a_cursor_that_was_made_without_a_filter_lets_nothing_through_it(
-        self, log: DeliveryLog
+        self, log: WritableLog
     ) -> None:
         first = await log.list_attempts(AttemptsRequest(limit=3))
 
         with pytest.raises(InvalidPageCursor, match="other filters"):
             await log.list_attempts(AttemptsRequest(limit=3, gte=BASE + 10 * MINUTE, next=first.next))
 
-    async def test_03_an_open_interval_over_several_pages(self, log: DeliveryLog) -> None:
+    @pytest.mark.slow
+    async def test_03_an_open_interval_over_several_pages(self, log: WritableLog) -> None:
         pages = await LISTS["attempts"].pages(log, limit=3, gt=BASE + 5 * MINUTE, lt=BASE + 14 * MINUTE)
 
         assert [len(page.data) for page in pages] == [3, 3, 2]
         assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(13, 5, -1)]
 
-    async def test_04_gt_and_lt_leave_out_the_instant_that_gte_and_lte_have(self, log: DeliveryLog) -> None:
+    async def test_04_gt_and_lt_leave_out_the_instant_that_gte_and_lte_have(self, log: WritableLog) -> None:
         instant = BASE + 7 * MINUTE
 
         assert "e07" not in names(await log.list_attempts(AttemptsRequest(gt=instant)))
         assert "e07" not in names(await log.list_attempts(AttemptsRequest(lt=instant)))
         assert names(await log.list_attempts(AttemptsRequest(gte=instant, lte=instant))) == ["e07"]
 
-    async def test_05_backward_the_filter_holds(self, log: DeliveryLog) -> None:
+    async def test_05_backward_the_filter_holds(self, log: WritableLog) -> None:
         within = {"gte": BASE + 5 * MINUTE, "lte": BASE + 14 * MINUTE}
         pages = await LISTS["attempts"].pages(log, limit=3, **within)
 
@@ -160,13 +163,13 @@ class TestTimesWithCursors:
 
         assert [page.data for page in back[::-1]] == [page.data for page in pages]
 
-    async def test_06_events_of_a_time_are_so_many_pages(self, log: DeliveryLog) -> None:
+    async def test_06_events_of_a_time_are_so_many_pages(self, log: WritableLog) -> None:
         pages = await LISTS["events"].pages(log, limit=3, gte=BASE + 5 * MINUTE, lte=BASE + 14 * MINUTE)
 
         assert len(pages) == 4
         assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(14, 4, -1)]
 
-    async def test_07_gt_and_lt_leave_out_the_instant_of_an_event(self, log: DeliveryLog) -> None:
+    async def test_07_gt_and_lt_leave_out_the_instant_of_an_event(self, log: WritableLog) -> None:
         instant = BASE + 7 * MINUTE
 
         assert "e07" not in names(await log.list_events(EventsRequest(gt=instant)))
@@ -174,11 +177,11 @@ class TestTimesWithCursors:
         assert names(await log.list_events(EventsRequest(gte=instant, lte=instant))) == ["e07"]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("apart", [MICRO, 0 * MICRO], ids=["a microsecond apart", "at one time"])
 async def test_same_millisecond_1000_rows_all_pages(
-    log: DeliveryLog, rows: Lister, order: str, apart: Any
+    log: WritableLog, rows: Lister, order: str, apart: Any
 ) -> None:
     await log.insert_many(
         [entry(f"e{n:03}", endpoint_ids=("wanted",), time=BASE + n * apart) for n in range(1000)]
@@ -197,7 +200,7 @@ async def test_same_millisecond_1000_rows_all_pages(
 @pytest.mark.daily(8)
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_small_pages_within_a_millisecond_lose_nothing(
-    log: DeliveryLog, rows: Lister, limit: int
+    log: WritableLog, rows: Lister, limit: int
 ) -> None:
     times = [0, 100, 200, 300, 5000]
     await log.insert_many(
@@ -210,7 +213,7 @@ async def test_small_pages_within_a_millisecond_lose_nothing(
         assert sorted(name for page in pages for name in names(page)) == ["e0", "e1", "e2", "e3", "e4"]
 
 
-async def test_identical_timestamps_tie_on_the_id_by_its_bytes(log: DeliveryLog) -> None:
+async def test_identical_timestamps_tie_on_the_id_by_its_bytes(log: WritableLog) -> None:
     ids = ["A", "a", "B", "b", "_", "é", "\U0001f600", "￿", "10", "9"]
     await log.insert_many([renamed(entry(f"e{each}"), each) for each in ids])
 
@@ -222,7 +225,7 @@ async def test_identical_timestamps_tie_on_the_id_by_its_bytes(log: DeliveryLog)
 @pytest.mark.daily(8)
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_insert_during_paging_no_dup_no_skip_of_old_rows(
-    log: DeliveryLog, rows: Lister, order: str
+    log: WritableLog, rows: Lister, order: str
 ) -> None:
     old = await rows.fill(log, 30)
     seen: list[str] = []
@@ -247,7 +250,7 @@ async def test_insert_during_paging_no_dup_no_skip_of_old_rows(
     assert len(reached) == 30
 
 
-async def test_past_the_end_there_is_a_way_back(log: DeliveryLog, rows: Lister) -> None:
+async def test_past_the_end_there_is_a_way_back(log: WritableLog, rows: Lister) -> None:
     expected = await rows.fill(log, 3)
     cursors = await _cursors_at(log, rows, "e000")
 
@@ -259,7 +262,7 @@ async def test_past_the_end_there_is_a_way_back(log: DeliveryLog, rows: Lister) 
     assert (await rows.page(log, prev=back.prev, limit=2)).data == (await rows.page(log, limit=1)).data
 
 
-async def test_before_the_beginning_there_is_a_way_forward(log: DeliveryLog, rows: Lister) -> None:
+async def test_before_the_beginning_there_is_a_way_forward(log: WritableLog, rows: Lister) -> None:
     expected = await rows.fill(log, 3)
     cursors = await _cursors_at(log, rows, "e002")
 
@@ -270,7 +273,7 @@ async def test_before_the_beginning_there_is_a_way_forward(log: DeliveryLog, row
     assert names(onward) == expected[:0:-1]
 
 
-async def _cursors_at(log: DeliveryLog, rows: Lister, name: str) -> str:
+async def _cursors_at(log: WritableLog, rows: Lister, name: str) -> str:
     """A cursor of the list that is at this row: what a page said before all behind that row was dropped."""
     await log.insert_many(
         [

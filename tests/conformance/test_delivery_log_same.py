@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,13 +20,10 @@ from projections.webhooks.log import (
     MetricsRequest,
 )
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, EVENT_DIMENSIONS
-from tests.conformance.delivery_log_support import BASE, DAY, MICRO, forward
+from tests.conformance.delivery_log_support import BASE, DAY, EMPTY, MICRO, forward
 from tests.fixtures.examples import examples
 from tests.fixtures.memory_log import DeliveryLog, MemoryLog
-from tests.fixtures.postgres import Databases
 from tests.fixtures.writable_log import WritableLog
-
-EMPTY = "TRUNCATE projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids"
 
 # Few of each, so that they meet; close together, at one time, and far apart.
 tenants = st.sampled_from(["one", "two", "Ü"])
@@ -115,12 +110,6 @@ def _measured(dimensions: tuple[str, ...], measures: tuple[str, ...]) -> st.Sear
         tenants=st.lists(tenants, max_size=2),
         filters=st.fixed_dictionaries({}, optional=filters),
     )
-
-
-@pytest.fixture(scope="module")
-def module_dsn(databases: Databases, template: str) -> Iterator[str]:
-    with databases.fresh(template) as dsn:
-        yield dsn
 
 
 async def _asked(

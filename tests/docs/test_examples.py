@@ -78,6 +78,7 @@ def until_it_answers(client: httpx.Client, path: str, server: subprocess.Popen[A
     raise AssertionError("the server has ended")
 
 
+@pytest.mark.slow
 def test_a_script_appends_projects_and_looks(dsn: str) -> None:
     ran(dsn, "script", "ledger.py", "deposit", "account-1", "10")
     ran(dsn, "script", "ledger.py", "deposit", "account-1", "5")
@@ -89,6 +90,7 @@ def test_a_script_appends_projects_and_looks(dsn: str) -> None:
     assert balances == again == "account-1 15\naccount-2 7\n"
 
 
+@pytest.mark.slow
 def test_fastapi_commits_orders_with_their_events_and_waits_for_its_writes(dsn: str) -> None:
     pytest.importorskip("fastapi")
     ran(dsn, "fastapi_app", "orders.py")
@@ -111,6 +113,7 @@ def test_fastapi_commits_orders_with_their_events_and_waits_for_its_writes(dsn: 
         assert connection.execute("SELECT count(*) FROM orders").fetchone() == (2,)
 
 
+@pytest.mark.slow
 def test_django_commits_orders_with_their_events(dsn: str) -> None:
     pytest.importorskip("django")
     ran(dsn, "django_app", "manage.py", "migrate", "-v", "0")
@@ -131,6 +134,7 @@ def test_django_commits_orders_with_their_events(dsn: str) -> None:
         assert connection.execute("SELECT count(*) FROM projections.events").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_alembic_installs_the_schema_and_makes_the_tables(empty_dsn: str) -> None:
     pytest.importorskip("alembic")
     ran(empty_dsn, "alembic_app", "-m", "alembic", "upgrade", "head")

@@ -57,6 +57,7 @@ def _environment(dsn: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * _LIMIT)
 @pytest.mark.parametrize("page", _having("python"))
 def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * _LIMIT)
 @pytest.mark.parametrize("page", _having("console"))
 def test_commands_of_a_page_succeed(page: Path, dsn: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def unusual(text: str) -> Iterator[str]:
             yield f"{text.count(chr(10), 0, found.start()) + 1}: {found[0]!r}: write {usual!r}"
 
 
+@pytest.mark.slow
 def test_words_are_the_usual_ones() -> None:
     found = [f"{path}:{each}" for path, text in texts() for each in unusual(text)]
 

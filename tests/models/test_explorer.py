@@ -41,6 +41,7 @@ def test_the_machine_and_its_model_come_to_the_same(
     assert len(code.observed) > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant", ["reader-bound-is-the-poll", "reader-forgets-writers", "reader-never-looks-back"]
 )
@@ -58,6 +59,7 @@ class ReachesBackFurther(WriterLockBacktracking):
             self._position = min(self._position, self._position.before(self._polled_at - 3 * self._margin))
 
 
+@pytest.mark.slow
 @needs_spin
 def test_a_machine_that_is_right_in_another_way_is_told_from_the_model() -> None:
     code = Exploration(1, 2, machine=ReachesBackFurther)

@@ -26,6 +26,7 @@ def test_nothing_is_lost(writers: int, ticks: int, crashes: int, on: str) -> Non
     assert exploration.run() > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "writers", "standby"),
     [

@@ -12,7 +12,7 @@ PAGE = (FOLDER.parent.parent / "docs" / "loss-lab.md").read_text(encoding="utf-8
 LAB = loss_lab.lab()
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.parametrize("reader", LAB.readers, ids=[reader.name for reader in LAB.readers])
 def test_the_page_shows_the_shortest_schedule_of_a_reader(reader: Scope) -> None:

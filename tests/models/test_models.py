@@ -66,6 +66,7 @@ def test_no_mutant_is_left_out() -> None:
     assert set(re.findall(r"MUTANT_(\w+)", "\n".join(texts))) == listed
 
 
+@pytest.mark.slow
 @needs_spin
 def test_a_model_is_explored_completely() -> None:
     found = explore(MODELS["reader"], SMALLEST)
@@ -74,6 +75,7 @@ def test_a_model_is_explored_completely() -> None:
     assert (found.errors, found.why) == (0, "")
 
 
+@pytest.mark.slow
 @needs_spin
 def test_a_mutant_is_found_in_its_shortest_schedule() -> None:
     steps = shortest(MODELS["reader"], MODELS["reader"].wrong("UNLOCKS_BEFORE_IT_IS_VISIBLE"))
@@ -83,6 +85,7 @@ def test_a_mutant_is_found_in_its_shortest_schedule() -> None:
     assert len(steps) < 30
 
 
+@pytest.mark.slow
 @needs_spin
 def test_an_exploration_that_does_not_end_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.models.spin._DEPTH", 20)

@@ -31,7 +31,7 @@ def without(missing: tuple[str, ...], *arguments: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["verify"], ["rebuild"], ["rebuilds"], ["rebuilds", "list"], ["parked", "list"]], ids=" ".join
 )
@@ -44,12 +44,14 @@ _DELAYS = "tests.benchmarks.workload:ByTable"
 _NOWHERE = ("--dsn", "postgresql://nobody@127.0.0.1:1/none")
 
 
+@pytest.mark.slow
 def test_verifying_needs_no_extra() -> None:
     done = without(_ARROW, "verify", _DELAYS, "--all", *_NOWHERE)
     assert done.stderr.startswith("error: ")
     assert "is not installed" not in done.stderr
 
 
+@pytest.mark.slow
 def test_what_needs_an_extra_says_which() -> None:
     done = without(_ARROW, "rebuild", _DELAYS, "--engine", "local", *_NOWHERE)
     assert "it comes with: pip install 'slice-projections[arrow]'" in done.stderr

@@ -25,6 +25,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed
 
 
+@pytest.mark.slow
 def test_wheel_brings_the_four_packages_and_nothing_else(installed: Path) -> None:
     names = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
 
@@ -40,6 +41,7 @@ def test_wheel_is_typed(installed: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_installed_wheel_finds_its_sql(installed: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "projections.cli", "schema", "print"],

@@ -143,6 +143,7 @@ class LooksUpThePlaceFirst(BesidePrimary):
     place_before_holders = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", [UsesThePollAtOnce, LooksUpThePlaceFirst])
 def test_the_model_finds_what_a_wrong_use_of_the_primary_loses(reader: type[Reader]) -> None:
     made = (Play(writer_lock, 3, world=Standby, reader=reader, checks_horizon=False) for _ in range(2000))
@@ -153,6 +154,7 @@ def test_the_model_finds_what_a_wrong_use_of_the_primary_loses(reader: type[Read
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant", ["interval-trusts-the-clock-of-a-standby", "interval-waits-for-the-time-to-move"]
 )
@@ -180,6 +182,7 @@ def loses(play: Play, program: Program) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "codes"),
     [
@@ -200,6 +203,7 @@ def test_the_model_finds_what_a_wrong_machine_loses(mutant: str, codes: list[int
         )
 
 
+@pytest.mark.slow
 def test_the_model_finds_what_a_poll_after_the_reading_loses() -> None:
     made = (Play(writer_lock, 3, reader=PollsAfterReading, checks_horizon=False) for _ in range(1000))
 

@@ -350,6 +350,7 @@ class NamesOnce(Stamped):
             return self._bounds.get(holder) or super()._bound_of(holder, poll, gone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "world",
     [

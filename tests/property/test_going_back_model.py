@@ -160,6 +160,7 @@ def breaks(reader: type[Reader], codes: Sequence[int], skew: timedelta) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reader", "skew"),
     [

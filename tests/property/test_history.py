@@ -169,6 +169,7 @@ def test_what_is_more_than_is_compared_at_once_is_split_and_compared_all_the_sam
     assert set(found.examples) == {Finding("lost", *lost[:2]), Finding("doubled", *handled[0][:2])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_very_many_events_need_little_memory_and_one_corruption_of_each_kind_is_found(sources: int) -> None:
     each = 50

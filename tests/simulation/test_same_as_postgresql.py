@@ -59,6 +59,7 @@ INLINE = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.slow)])
 def test_handling_where_events_are_appended_has_the_same_answers(dsn: str, seeds: range) -> None:
     begins = [
@@ -94,6 +95,7 @@ def importing_program(seed: int) -> Program:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.slow)])
 def test_imports_have_the_same_answers(dsn: str, seeds: range) -> None:
     imported = 0
@@ -128,6 +130,7 @@ def groups_program(seed: int, length: int) -> Program:
     return [*((0, CODE_OF[name], a, b) for name, a, b in begins), *drawn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seeds",
     [pytest.param(range(10), id="some"), pytest.param(range(10, 200), id="many", marks=pytest.mark.slow)],
@@ -164,6 +167,7 @@ def webhooks_program(seed: int, length: int) -> Program:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seeds",
     [pytest.param(range(4), id="some"), pytest.param(range(4, 200), id="many", marks=pytest.mark.slow)],
@@ -195,6 +199,7 @@ def test_webhooks_have_the_same_answers(dsn: str, seeds: range) -> None:
     assert finished > 5 * len(seeds)
 
 
+@pytest.mark.slow
 def test_a_deadlock_ends_for_the_one_that_closes_the_circle(dsn: str) -> None:
     begin, append = CODE_OF["begin"], CODE_OF["append"]
     lines = check(
@@ -205,6 +210,7 @@ def test_a_deadlock_ends_for_the_one_that_closes_the_circle(dsn: str) -> None:
     assert lines[-2][2][0]["seq_nr"] == 1
 
 
+@pytest.mark.slow
 @given(programs, connections)
 @settings(
     max_examples=examples(80),

@@ -55,6 +55,7 @@ def first_failure(mutant: str, layer: Simulation) -> Outcome | None:
         return next((one for plan in plans if (one := simulate(plan)).failure is not None), None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_whatever_goes_wrong_everything_is_handled_once_and_in_order(seeds: int) -> None:
@@ -93,7 +94,7 @@ def test_a_hundred_thousand_seeds() -> None:
     assert {kind: number for kind, number in told["faults"].items() if number < 1000} == {}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 42])
 def test_the_same_seed_gives_the_same_trace_byte_for_byte(seed: int) -> None:
     one, other = (command("--trace", "--first", str(seed), PYTHONHASHSEED=order) for order in ("1", "2"))
@@ -103,6 +104,7 @@ def test_the_same_seed_gives_the_same_trace_byte_for_byte(seed: int) -> None:
     assert one.stdout.count("\n") > 200
 
 
+@pytest.mark.slow
 def test_the_command_counts_faults_and_what_they_hit() -> None:
     done = command("--seeds", "30", "--first", "7000", "--json")
 
@@ -116,12 +118,13 @@ def test_the_command_counts_faults_and_what_they_hit() -> None:
     assert sum(told["faults"].values()) <= sum(sum(hit.values()) for hit in told["coverage"].values())
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", FOUND_SOON)
 def test_a_seeded_bug_is_found(mutant: str) -> None:
     assert first_failure(mutant, FOUND_SOON[mutant]) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "arrangement", "step"),
     [

@@ -52,6 +52,7 @@ def failed(lines: Lines) -> list[str]:
     return [score.what for score in scoreboard(lines) if not score.passed]
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn() -> None:
     held = [{"kind": "xmin held", "at": 750.0}, {"kind": "xmin released", "at": 1350.0}]
     drawn = ET.fromstring(

@@ -197,6 +197,7 @@ def test_backfill_on_spark_numbers_over_all_files_and_goes_on_after_a_break(
     assert stored == [(f"N{s}", n, f'{{"n":  {n}}}') for s in range(6) for n in range(1, 21)]
 
 
+@pytest.mark.slow
 def test_bad_row_on_spark_is_named_without_a_trace_of_java(
     spark: SparkSession, dsn: str, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def attach(bank: str, read_side: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_dataframe_of_what_another_package_writes(spark: SparkSession, bank: str, read_side: str) -> None:
     ids = pay(bank, 8, 3)
     attach(bank, read_side)

@@ -70,6 +70,7 @@ async def rebuilt(dsn: str, events: list[tuple[str, Changed]], splits: int, spar
         return await tables_of_all_kinds(database)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(
     events=st.lists(st.tuples(sources, changes), min_size=5, max_size=40),

@@ -55,6 +55,7 @@ def keys(frame: DataFrame) -> list[tuple[str, int]]:
     return sorted((row.source_id, row.seq_nr) for row in frame.select("source_id", "seq_nr").collect())
 
 
+@pytest.mark.slow
 def test_the_whole_journal_is_read_in_ranges_that_are_balanced(fresh: SparkSession, filled: str) -> None:
     frame = read_journal(fresh, entity_type="plane", dsn=filled, splits=4)
 
@@ -87,6 +88,7 @@ def test_several_types_are_read_and_every_one(fresh: SparkSession, address: str)
     assert fresh.read.format("journal").options(alltypes="true", dsn=address).load().count() == 30
 
 
+@pytest.mark.slow
 def test_values_come_as_they_were_written(fresh: SparkSession, filled: str) -> None:
     (row,) = read_journal(fresh, entity_type="plane", dsn=filled, source_ids=["é'\\"]).collect()
 
@@ -99,6 +101,7 @@ def test_values_come_as_they_were_written(fresh: SparkSession, filled: str) -> N
     assert abs(row.db_timestamp.astimezone(UTC) - datetime.now(UTC)).total_seconds() < 3600
 
 
+@pytest.mark.slow
 def test_arguments_leave_out_what_the_same_filters_do(fresh: SparkSession, filled: str) -> None:
     since = datetime(2020, 1, 1, tzinfo=UTC)
     narrow = read_journal(
@@ -145,6 +148,7 @@ def test_an_empty_journal_is_an_empty_frame(fresh: SparkSession, address: str) -
     assert frame.filter("slice = 1 AND slice = 2").collect() == []
 
 
+@pytest.mark.slow
 def test_a_schema_chooses_columns(fresh: SparkSession, filled: str) -> None:
     register(fresh)
     reader = fresh.read.format("journal").options(entitytype="plane", dsn=filled, splits="1")
@@ -159,6 +163,7 @@ def test_a_schema_chooses_columns(fresh: SparkSession, filled: str) -> None:
         reader.schema("seq_nr INT").load().collect()
 
 
+@pytest.mark.slow
 def test_a_payload_becomes_columns(fresh: SparkSession, filled: str) -> None:
     frame = read_journal(
         fresh,
@@ -227,6 +232,7 @@ def test_a_payload_of_megabytes_arrives_whole(fresh: SparkSession, address: str)
     assert frame.selectExpr("max(length(payload.text))", "count(*)").first() == (len(text), 11)
 
 
+@pytest.mark.slow
 def test_an_exported_snapshot_is_one_moment_for_all_partitions(fresh: SparkSession, filled: str) -> None:
     with psycopg.connect(filled) as slow:
         append_sync(slow, [event("N1")])

@@ -13,6 +13,7 @@ FILE = Path(__file__).with_name("handlers.py")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_mypy_sees_the_event_class_and_refuses_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("MYPY_FORCE_COLOR", "0")

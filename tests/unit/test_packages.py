@@ -37,6 +37,7 @@ def test_an_entry_point_that_the_installation_lacks_is_told_with_what_to_do() ->
         registered("projections.discoveries", "others")
 
 
+@pytest.mark.slow
 def test_no_two_classes_have_the_same_name() -> None:
     names = Counter(
         node.name
@@ -82,6 +83,7 @@ def test_a_transaction_without_a_limit_of_silence_is_one_that_may_wait_for_somet
     }
 
 
+@pytest.mark.slow
 def test_only_what_may_be_imported_from_outside_is_listed() -> None:
     listed = {
         module
@@ -106,6 +108,7 @@ def test_files_are_short() -> None:
     assert {file: length for file, length in lengths.items() if length >= 400} == {}
 
 
+@pytest.mark.slow
 def test_functions_are_short_without_their_docstrings() -> None:
     lengths = {
         f"{module}:{node.lineno}": length_without_docstring(node)

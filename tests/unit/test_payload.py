@@ -117,6 +117,7 @@ _NOT_JSON: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "message"), _NOT_JSON.values(), ids=_NOT_JSON)
 def test_value_that_can_not_be_stored_is_refused(value: Any, message: str) -> None:
     with pytest.raises(InvalidEvent) as caught:

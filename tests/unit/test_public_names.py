@@ -68,6 +68,7 @@ def test_what_a_call_raises_is_imported_from_where_the_call_is(package: str) -> 
     assert elsewhere == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["journal", "offsets", "projections", "spark_projections"])
 def test_no_argument_is_described_by_a_question(package: str) -> None:
     found = [

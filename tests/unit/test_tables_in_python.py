@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 STORED = [file.stem for kind in ("tables", "views") for file in (ROOT / "sql" / kind).glob("*.sql")]
 TABLE = re.compile(rf"\bprojections\.({'|'.join(STORED)})\b(?![.(]\w)")
@@ -55,6 +57,7 @@ OTHERS = {
 """By module, those of other packages that it reads. A function of SQL, or one of the other package, is better."""
 
 
+@pytest.mark.slow
 def test_sql_in_python_names_tables_of_its_own_package() -> None:
     found = {
         f"{module}: {table}"

@@ -32,6 +32,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         webhooks.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_receiver_needs_no_extra() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRA], check=True, capture_output=True, text=True)
     assert "too far from now" in done.stdout

@@ -152,7 +152,7 @@ def server(postgres_run: Run) -> Iterator[EmbeddedServer]:
     base.rmdir()
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_a_server_that_restarts_is_waited_for(server: EmbeddedServer, driver: Driver) -> None:
     dsn = await asyncio.to_thread(server.start)
@@ -215,7 +215,7 @@ def test_no_error_of_the_schema_shows_the_password(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]]
 )

@@ -230,6 +230,7 @@ def test_embedded_server_serves_those_who_name_no_database(
     assert not is_running(default_root(binaries.major))
 
 
+@pytest.mark.slow
 def test_no_postgres_on_path_is_needed(base: Path, spawn: Spawn) -> None:
     user = spawn(DEFAULT_USER, env={"PROJECTIONS_HOME": base, "PATH": "/nonexistent"})
 
@@ -240,6 +241,7 @@ def test_no_postgres_on_path_is_needed(base: Path, spawn: Spawn) -> None:
 # --- sharing ---
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_server_and_the_last_one_stops_it(
     server: EmbeddedServer, root: Path, spawn: Spawn
 ) -> None:
@@ -255,6 +257,7 @@ def test_two_processes_share_one_server_and_the_last_one_stops_it(
     assert not is_running(root)
 
 
+@pytest.mark.slow
 def test_first_start_by_several_processes_at_once_makes_one_server(root: Path, spawn: Spawn) -> None:
     users = [spawn(USER, root) for _ in range(4)]
 
@@ -303,6 +306,7 @@ def deserted(root: Path, base: Path, binaries: Binaries, spawn: Spawn) -> subpro
     return user
 
 
+@pytest.mark.slow
 def test_server_whose_programs_were_deleted_is_started_again_with_others(
     server: EmbeddedServer, root: Path, base: Path, binaries: Binaries, spawn: Spawn
 ) -> None:
@@ -316,6 +320,7 @@ def test_server_whose_programs_were_deleted_is_started_again_with_others(
     assert ask(dsn, "SELECT n FROM kept") == 42
 
 
+@pytest.mark.slow
 def test_server_in_use_whose_programs_were_deleted_is_named(
     server: EmbeddedServer, root: Path, base: Path, binaries: Binaries, spawn: Spawn
 ) -> None:
@@ -330,6 +335,7 @@ def test_server_in_use_whose_programs_were_deleted_is_named(
     assert ask(server.start(), "SELECT n FROM kept") == 42
 
 
+@pytest.mark.slow
 def test_killed_postmaster_recovers_with_the_same_data(server: EmbeddedServer, root: Path) -> None:
     dsn = server.start()
     ask(dsn, "CREATE TABLE kept AS SELECT 42 AS n")
@@ -365,6 +371,7 @@ def test_pid_of_a_dead_postmaster_that_is_another_process_now_is_no_obstacle(
     assert ask(server.start(), "SELECT 7") == 7
 
 
+@pytest.mark.slow
 def test_initdb_killed_in_the_middle_leaves_nothing_half_made(
     base: Path, server: EmbeddedServer, root: Path, binaries: Binaries, spawn: Spawn
 ) -> None:
@@ -395,7 +402,7 @@ def halting_initdb(base: Path, binaries: Binaries) -> Path:
 # --- places ---
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d" * 100, 'it\'s "$HOME", `a`; b\\c é'], ids=["long", "odd"])
 def test_root_that_no_socket_path_can_hold_gets_one_elsewhere(
     base: Path, name: str, start: Callable[[Path], EmbeddedServer]
@@ -548,6 +555,7 @@ def test_postmaster_listens_on_its_unix_socket_alone(
     assert not own & network
 
 
+@pytest.mark.slow
 def test_only_the_servers_user_enters_its_data_and_its_socket(server: EmbeddedServer, root: Path) -> None:
     server.start()
 
@@ -583,6 +591,7 @@ def copy_of(binaries: Binaries, place: Path) -> Binaries:
     )
 
 
+@pytest.mark.slow
 @as_root
 def test_normal_user_runs_a_server_of_its_own(base: Path, binaries: Binaries, spawn: Spawn) -> None:
     home = base / "home"
@@ -600,6 +609,7 @@ def test_normal_user_runs_a_server_of_its_own(base: Path, binaries: Binaries, sp
     assert not is_running(root)
 
 
+@pytest.mark.slow
 @as_root
 def test_server_of_root_runs_as_an_unprivileged_user(server: EmbeddedServer, root: Path) -> None:
     server.start()

@@ -67,7 +67,7 @@ async def parked(database: Database) -> list[str]:
         return [source.source_id for source in await offsets.ParkedSources(session).list("p")]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @DELIVERIES
 @pytest.mark.parametrize("ranges", [1, 8])
 async def test_sources_that_fail_alike_stop_the_range_and_no_more_are_parked(
@@ -109,6 +109,7 @@ async def test_skipped_events_are_counted_too(journal: Database, delivery: Any) 
     assert len(told.all("skipped")) == 2
 
 
+@pytest.mark.slow
 async def test_failures_between_which_sources_are_handled_stop_nothing(journal: Database) -> None:
     """Every second source is poison."""
 

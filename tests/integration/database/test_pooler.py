@@ -66,6 +66,7 @@ async def test_nothing_listens_and_one_line_says_so(
     ]
 
 
+@pytest.mark.slow
 @DRIVERS
 async def test_many_statements_on_few_sessions_leave_nothing_behind(dsn: str, driver: Any) -> None:
     """Each is sent more often than drivers wait before they prepare it, from two pools on the same sessions."""

@@ -266,6 +266,7 @@ async def queue_impatiently(database: Database, *what: str) -> None:
                 await session.flush()
 
 
+@pytest.mark.slow
 async def test_nothing_is_committed_where_sending_was_interrupted_and_that_was_swallowed(
     either: Database,
 ) -> None:

@@ -97,7 +97,7 @@ def events(source_id: str) -> list[Event]:
     ]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 async def test_whatever_a_role_sets_events_are_appended_handled_matched_and_delivered(
     database: Database,
 ) -> None:
@@ -144,7 +144,7 @@ async def test_whatever_a_role_sets_events_are_appended_on_the_callers_connectio
             assert (second.tags, second.metadata_json) == (None, None)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", TELLING)
 def test_whatever_a_role_sets_the_schema_is_installed_and_verified(empty_dsn: str, setting: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:

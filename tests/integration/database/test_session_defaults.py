@@ -33,7 +33,7 @@ async def strict(request: pytest.FixtureRequest, dsn: str, driver: Any) -> Async
         yield await stack.enter_async_context(connect(address, ConnectionSettings(driver=driver)))
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 async def test_events_are_matched_consumed_and_listened_to_where_serializable_is_the_default(
     strict: Database,
 ) -> None:

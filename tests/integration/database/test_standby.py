@@ -206,6 +206,7 @@ async def look(poller: WritersPoller) -> int:
             return (await poller.look("me", EntityTypes(("plane",)), BEGINNING, poller.number, 0)).number
 
 
+@pytest.mark.slow
 async def test_what_only_reads_works_and_what_writes_says_why_not(followed: Followed) -> None:
     await happen(followed.primary, "a", "b")
     await execute(followed.primary, "SELECT projections.register_projection_v1('p', '{plane}')")

@@ -148,7 +148,7 @@ def at_b(statement: str, times: int) -> Does:
     return run
 
 
-@pytest.mark.daily(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "statement"), OF_THE_EVENT.items(), ids=list(OF_THE_EVENT))
 async def test_what_is_refused_of_an_event_is_its_own_fault(
     journal: Database, code: str, statement: str
@@ -164,7 +164,7 @@ async def test_what_is_refused_of_an_event_is_its_own_fault(
     assert getattr(error.__cause__, "sqlstate", None) == code
 
 
-@pytest.mark.daily(8)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "statement"),
     (OF_THE_PROJECTION | OF_THE_DATABASE).items(),
@@ -183,7 +183,7 @@ async def test_what_fails_every_event_alike_stops_the_range_and_no_event_is_pass
     each_once(await effects(journal), a=1, b=1, c=1)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "statement"), OF_THE_BATCH.items(), ids=list(OF_THE_BATCH))
 async def test_what_may_pass_the_next_time_is_tried_again(
     journal: Database, code: str, statement: str
@@ -199,7 +199,7 @@ async def test_what_may_pass_the_next_time_is_tried_again(
     each_once(await effects(journal), a=1, b=1, c=1)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @DELIVERIES
 @pytest.mark.parametrize("recovery", [Recovery.skip(), NO_RETRY], ids=["skip", "park"])
 async def test_a_statement_that_took_too_long_is_the_fault_of_no_event(
@@ -254,7 +254,7 @@ async def test_a_statement_that_somebody_cancels_is_the_fault_of_no_event(
     assert ("a", 1) in await effects(journal)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @DELIVERIES
 async def test_a_lock_that_can_not_be_had_at_all_stops_the_range(journal: Database, delivery: Any) -> None:
     """More often than a conflict is tried again."""
@@ -304,7 +304,7 @@ async def test_a_batch_that_takes_too_long_passes_in_parts(journal: Database) ->
     assert await fetchval(journal, "SELECT sum(total) FROM sums") == 9
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @DELIVERIES
 async def test_a_list_that_takes_too_long_passes_in_parts(journal: Database, delivery: Any) -> None:
     @projection("p", entity_type="plane", recovery=Recovery.skip(), delivery=delivery)
@@ -353,7 +353,7 @@ def _around_the_session(how: str) -> Does:
     return fail
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["driver", "wrapped", "swallowed", "gone on after"])
 async def test_what_a_handler_makes_of_a_cancelled_statement_is_the_fault_of_no_event(
     journal: Database, how: str

@@ -79,7 +79,7 @@ async def failure(database: Database) -> str:
     return str(await fetchval(database, "SELECT max(error) FROM projections.projection_ranges"))
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", MAPPINGS)
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_whatever_a_role_sets_late_commits_are_found(
@@ -185,6 +185,7 @@ async def test_a_table_that_is_renamed_is_waited_for(
     each_once(await effects(read_side), a=2, b=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", MAPPINGS)
 async def test_a_partition_that_is_added_is_read(
     empty_dsn: str, dsn: str, read_side: Database, bound: str
@@ -211,7 +212,7 @@ async def test_a_partition_that_is_added_is_read(
     each_once(await effects(read_side), a=2, b=1)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "started again"])
 @pytest.mark.parametrize(
     "back",

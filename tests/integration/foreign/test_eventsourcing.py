@@ -29,7 +29,7 @@ from tests.fixtures.projections import (
 )
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("functions", ["no", "yes"])
 @pytest.mark.parametrize("ids", ["uuid", "text"])
 async def test_nothing_of_a_running_application_is_lost_or_out_of_order(
@@ -48,6 +48,7 @@ async def test_nothing_of_a_running_application_is_lost_or_out_of_order(
         assert len(follower.handled) > 100
 
 
+@pytest.mark.slow
 async def test_reading_forward_only_loses_events_where_functions_of_the_database_insert(
     empty_dsn: str,
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_state_that_cannot_be_deciphered_says_whose_it_is(empty_dsn: str
         decode(Owner, opened)
 
 
+@pytest.mark.slow
 async def test_a_projection_runs_on_an_application_in_another_database(empty_dsn: str, dsn: str) -> None:
     Bank(env=environment(empty_dsn)).close()
     async with connect(empty_dsn, FOREIGN["asyncpg"]) as database, connect(dsn) as read_side:

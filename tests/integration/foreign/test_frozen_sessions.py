@@ -111,6 +111,7 @@ async def pass_by(reader: Reader) -> None:
         await reader.look()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [_STARTS, _SHOWS])
 async def test_a_session_that_is_frozen_between_its_stamp_and_showing_it_is_waited_for(
     session: asyncpg.Connection, reader: Reader, function: str
@@ -130,6 +131,7 @@ async def stamp_now(database: Database) -> Any:
         return await session.fetchval("SELECT clock_timestamp()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [_STARTS, _SHOWS])
 async def test_the_first_message_of_a_session_is_no_exception(
     empty_dsn: str, session: asyncpg.Connection, reader: Reader, function: str

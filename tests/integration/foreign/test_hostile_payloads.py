@@ -167,6 +167,7 @@ async def test_each_fails_as_the_fault_of_its_event(journal: Any, empty_dsn: str
     assert process.longest < 10  # 70 s for one of these numbers alone, where it is decoded
 
 
+@pytest.mark.slow
 async def test_a_page_ends_with_what_its_payloads_unpack_to(journal: Any, empty_dsn: str) -> None:
     """Forty payloads of 15 KB in the database are 600 MB here."""
     written, connection = journal

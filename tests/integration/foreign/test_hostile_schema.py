@@ -119,6 +119,7 @@ def hostile(empty_dsn: str) -> str:
     return empty_dsn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["sequence", "transaction-start"])
 @pytest.mark.parametrize("driver", FOREIGN)
 @pytest.mark.parametrize("pooled", [False, True])

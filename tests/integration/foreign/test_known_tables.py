@@ -77,6 +77,7 @@ async def write(dsn: str, insert: str, name: str, seconds: float, seed: int) -> 
     await write_late(dsn, (name.format(f"{seed}-{n}") for n in range(4)), seconds, seed, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_every_late_commit_is_found(empty_dsn: str, system: str) -> None:
     ddl, mapping, name, table, source, number, insert = SYSTEMS[system]

@@ -62,7 +62,7 @@ def their_process(journal: str, read_side: str) -> None:
         runner.run_forever()
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("functions", ["no", "yes"])
 async def test_a_projection_of_eventsourcing_that_was_killed_goes_on_as_ours(
     empty_dsn: str, dsn: str, functions: str

@@ -109,6 +109,7 @@ def at(minutes: float) -> datetime:
     return NOW + timedelta(minutes=minutes)
 
 
+@pytest.mark.slow
 async def test_a_timestamp_store_says_of_each_source_where_it_stands(empty_dsn: str, dsn: str) -> None:
     async with akka(empty_dsn, dsn) as (there, log, read_side):
         await there.persist("account|old", at(-60), 3)  # handled, and its offset deleted
@@ -141,6 +142,7 @@ def _in_slices(first: int, last: int, count: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_dsn: str, dsn: str) -> None:
     low, high = _in_slices(0, 511, 4), _in_slices(512, 1023, 4)
     async with akka(empty_dsn, dsn) as (there, log, read_side):
@@ -161,6 +163,7 @@ async def test_instances_that_are_not_equally_far_go_on_where_each_stands(empty_
         )
 
 
+@pytest.mark.slow
 async def test_a_source_stands_at_its_last_number_and_not_at_its_last_time(empty_dsn: str, dsn: str) -> None:
     """The transaction of event 2 began before that of event 1."""
     (low,) = _in_slices(0, 511, 1)
@@ -179,6 +182,7 @@ async def test_a_source_stands_at_its_last_number_and_not_at_its_last_time(empty
         assert await effects(read_side) == [(high, 3)]
 
 
+@pytest.mark.slow
 async def test_what_a_real_projection_of_akka_has_stored_is_taken_over(empty_dsn: str, dsn: str) -> None:
     lines = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
     events = [line["event"] for line in lines if "event" in line]
@@ -206,6 +210,7 @@ async def test_what_a_real_projection_of_akka_has_stored_is_taken_over(empty_dsn
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
 async def test_what_commits_late_after_the_move_is_handled(empty_dsn: str, dsn: str, indexed: bool) -> None:
     async with akka(empty_dsn, dsn) as (there, log, read_side):
@@ -283,6 +288,7 @@ async def test_what_cannot_be_taken_over_is_refused_and_changes_nothing(empty_ds
         await refused("is not of a version that is known")
 
 
+@pytest.mark.slow
 async def test_a_projection_that_runs_or_has_begun_takes_nothing_over(empty_dsn: str, dsn: str) -> None:
     async with akka(empty_dsn, dsn) as (there, log, read_side):
         await there.persist("account|a", at(0), 2)
@@ -376,6 +382,7 @@ async def left(read_side: Database, log: Log, stands: Standing | Elsewhere) -> l
     return await effects(read_side)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stands", "sql"),
     [

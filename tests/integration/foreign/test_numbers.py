@@ -152,6 +152,7 @@ async def test_offsets_leave_when_the_retention_is_over_and_not_what_is_newer_th
     assert await evict(read_side, number) == 200
 
 
+@pytest.mark.slow
 async def test_offsets_and_watermarks_do_not_grow_with_what_was_ever_there(
     owner: asyncpg.Connection, log: Log, read_side: Database
 ) -> None:

@@ -57,6 +57,7 @@ def of(size: int) -> type:
     return Orders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", MAPPINGS)
 @pytest.mark.parametrize("size", [1, 3, 100])
 async def test_the_first_events_of_a_source_are_handled_in_the_order_of_their_numbers(
@@ -103,6 +104,7 @@ async def test_a_live_reader_gives_them_in_the_order_of_their_numbers(empty_dsn:
     assert found == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_batches", [1, 2])
 async def test_a_journal_that_has_lost_the_last_event_alone_has_the_later_stamp_before_it(
     base_cluster: Server, dsn: str, in_batches: int

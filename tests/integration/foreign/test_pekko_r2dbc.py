@@ -70,7 +70,7 @@ class Accounts:
         await record(session, envelope)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "payload", "indexed"),
     [(1, "BYTEA", False), (4, "BYTEA", False), (1, "JSONB", True), (2, "BYTEA", True)],
@@ -101,6 +101,7 @@ async def test_every_late_commit_is_found(
         assert set(followers[0].handled) == stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_pages_are_whole_and_in_order(empty_dsn: str, partitions: int, indexed: bool) -> None:

@@ -58,6 +58,7 @@ async def add(session: Session, bound: str, source_id: str) -> None:
         await session.execute(_INSERT, source_id, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [True, False], ids=["right", "wrong"])
 @pytest.mark.parametrize("bound", ["writer-lock", *_MAPPINGS])
 async def test_replay_paused_at_each_point(

@@ -112,6 +112,7 @@ async def test_an_event_without_an_id_has_always_the_same(
     assert found[0] == found[1] == named != found[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapping", [MAPPING, BY_TIME], ids=["sequence", "transaction-start"])
 async def test_slices_and_pages_are_those_of_our_own_journal(
     owner: asyncpg.Connection, foreign: Database, mapping: TableMapping
@@ -382,6 +383,7 @@ async def begin_early(dsn: str, seconds: float) -> None:
     await connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapping", [MAPPING, BY_TIME], ids=["sequence", "transaction-start"])
 async def test_the_bound_finds_every_late_commit_and_the_wrong_ones_do_not(
     empty_dsn: str, foreign: Database, psycopg: Database, mapping: TableMapping
@@ -410,6 +412,7 @@ async def test_the_bound_finds_every_late_commit_and_the_wrong_ones_do_not(
     assert not set(followers[0].handled) - stored
 
 
+@pytest.mark.slow
 async def test_a_prepared_transaction_is_waited_for(
     empty_dsn: str, owner: asyncpg.Connection, foreign: Database
 ) -> None:

@@ -50,7 +50,7 @@ async def stored(database: Database) -> Counter[tuple[str, int]]:
     return Counter((row["source_id"], row["seq_nr"]) for row in rows)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_consumers_and_streams(base_cluster: Server, pooled: bool) -> None:
     seen = Seen()
     async with pair(base_cluster, "one", pooler=pooled) as servers:

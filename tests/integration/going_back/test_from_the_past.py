@@ -59,6 +59,7 @@ class TestOnePageAfterTheOther:
     def history(self) -> CatchingUp:
         return CatchingUp(timedelta(milliseconds=1))
 
+    @pytest.mark.slow
     async def test_pages_that_were_lost_are_matched_again(
         self, database: Database, history: CatchingUp
     ) -> None:
@@ -75,6 +76,7 @@ class TestOnePageAfterTheOther:
 
         await all_once(database)
 
+    @pytest.mark.slow
     async def test_the_end_that_was_lost_comes_again(self, database: Database, history: CatchingUp) -> None:
         await append_many(database, 3000)
         await settled(database)
@@ -124,6 +126,7 @@ class TestOnePageAfterTheOther:
             f"{source}/{number}" for source, number in await matched_by(database, "other")
         ) == sorted(later)
 
+    @pytest.mark.slow
     async def test_a_rewind_that_was_lost_is_none(self, database: Database) -> None:
         await append_many(database, 14)
         await from_the_past(database)
@@ -158,7 +161,7 @@ async def until_all_matched(database: Database) -> None:
     await until(database, f"{ALL_CAUGHT_UP} AND NOT {UNMATCHED}")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_beside_a_worker_that_matches_and_a_consumer(database: Database, seed: int) -> None:
     """It goes back whatever they are at: while they begin with what is new, or when that is matched, or handled."""

@@ -84,6 +84,7 @@ async def test_what_is_in_hand_of_a_lost_history_moves_no_cursor_over_the_new_on
     assert held.seen.events == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
 
 
+@pytest.mark.slow
 async def test_what_was_stored_of_a_lost_history_is_read_again_in_order(database: Database) -> None:
     seen = Seen()
     async with consuming(database, consumer(database, seen)):
@@ -123,6 +124,7 @@ async def test_what_was_read_ahead_of_a_lost_history_is_dropped(database: Databa
     assert await cursors_of(database) == [2]
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_the_database_does_not_know_subscribes_again(database: Database) -> None:
     async with database.session() as session:
         await subscribe(session, "g", topics=["Never"])
@@ -151,6 +153,7 @@ FOR EACH ROW WHEN (NEW.topics = '{Landed}') EXECUTE FUNCTION refuse()
 """
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_starts_over_reads_nothing_before_it_has_subscribed(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -307,6 +310,7 @@ async def test_what_came_of_a_batch_is_stored_only_of_the_batch_that_was_taken(d
 FAIL = "SELECT projections.fail_batch_v1('g', 'h', 1, 'e', '0 s', $1)"
 
 
+@pytest.mark.slow
 async def test_a_handler_gets_a_batch_again_whose_success_the_database_forgot(database: Database) -> None:
     failing = [True]
 

@@ -99,6 +99,7 @@ async def reachable(database: Database) -> None:
                 return await execute(database, "INSERT INTO kinds SELECT WHERE FALSE")
 
 
+@pytest.mark.slow
 async def test_what_the_promoted_standby_holds_is_handled_once(base_cluster: Server) -> None:
     inline, chance = Inline(DELAYS), random.Random(1)
     async with pair(base_cluster, *(case.name for case in CASES)) as servers, AsyncExitStack() as stack:

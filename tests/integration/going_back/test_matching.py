@@ -63,6 +63,7 @@ async def test_matching_begins_again_where_the_database_does_not_know_it(
         assert await fetchval(database, begun) is None
 
 
+@pytest.mark.slow
 async def test_one_who_listens_learns_that_what_it_was_given_is_gone(database: Database) -> None:
     async with Listener(database, "l", settings=QUICK) as listener, listener.listen() as events:
         await landed_and_matched(database, "a")
@@ -113,6 +114,7 @@ async def test_one_who_listens_learns_that_its_subscription_is_another(database:
         assert await fetchval(database, SUBSCRIBED + " WHERE topics = '{Never}'") == first.subscription_id
 
 
+@pytest.mark.slow
 async def test_a_client_whose_last_event_is_gone_is_refused_and_told_why(database: Database) -> None:
     async with streaming(database) as (_, port):
         await left_after(port)
@@ -131,6 +133,7 @@ async def test_a_client_whose_last_event_is_gone_is_refused_and_told_why(databas
             assert b"it went back in time, by a fail-over or a restore" in await again.body()
 
 
+@pytest.mark.slow
 async def test_a_client_whose_last_event_is_there_goes_on_after_it(database: Database) -> None:
     async with streaming(database, settings=quick()) as (_, port):
         async with asked(port) as client:

@@ -30,6 +30,7 @@ async def journal(journal: Database) -> Database:
     return journal
 
 
+@pytest.mark.slow
 async def test_a_rebuild_of_a_lost_history_is_dropped_before_it_verifies(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_rebuild_is_not_swapped_in_where_a_restored_database_has_it_veri
     assert await fetchval(journal, STATES) == "verified"
 
 
+@pytest.mark.slow
 async def test_a_rebuild_that_was_begun_before_a_fail_over_is_neither_swapped_nor_gone_on_with(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ async def test_an_export_marks_nothing_that_is_gone_when_it_is_read(
     assert max(each.max_seq_nr for each in marked) == 29
 
 
+@pytest.mark.slow
 async def test_an_archive_of_events_that_are_gone_is_not_taken_for_the_journal(
     database: Database, dsn: str, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ async def lose(servers: Pair, journal: Database, appended: Callable[[], Awaitabl
     await answered(journal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alive", [True, False], ids=["running", "stopped"])
 async def test_a_journal_that_has_lost_what_is_handled_parks_those_sources(
     base_cluster: Server, databases: Databases, template: str, alive: bool
@@ -114,6 +115,7 @@ async def test_a_journal_that_has_lost_what_is_handled_parks_those_sources(
             assert await fetchval(read_side, _PARKED) is None
 
 
+@pytest.mark.slow
 async def test_what_is_in_hand_when_the_journal_fails_over(
     base_cluster: Server, databases: Databases, template: str
 ) -> None:
@@ -149,6 +151,7 @@ async def test_what_is_in_hand_when_the_journal_fails_over(
             assert sorted(await effects(read_side)) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
 
+@pytest.mark.slow
 async def test_a_fail_over_that_loses_nothing_parks_nothing(
     base_cluster: Server, databases: Databases, template: str
 ) -> None:
@@ -190,6 +193,7 @@ async def test_events_whose_partition_was_dropped_are_not_taken_for_lost(
         assert await fetchval(read_side, _PARKED) is None
 
 
+@pytest.mark.slow
 async def test_an_import_whose_number_was_given_again_is_read(
     database: Database, databases: Databases, template: str
 ) -> None:
@@ -210,6 +214,7 @@ async def test_an_import_whose_number_was_given_again_is_read(
         each_once(await effects(read_side), a=1)
 
 
+@pytest.mark.slow
 async def test_read_models_that_went_back_are_made_again(base_cluster: Server, database: Database) -> None:
     async with pair(base_cluster, "one") as servers:
         await asyncio.to_thread(servers.follow)
@@ -300,6 +305,7 @@ async def test_a_commit_whose_outcome_is_unknown_is_read_back(
             each_once(await effects(there), a=7, b=7)
 
 
+@pytest.mark.slow
 async def test_one_of_several_journals_that_fails_over_touches_its_own_part_alone(
     base_cluster: Server, database: Database, databases: Databases, template: str
 ) -> None:

@@ -25,6 +25,7 @@ from tests.fixtures.webhook_delivery import (
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, send_ticks, states, take
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verdict", ["done", "dead", "retry", "release"])
 async def test_what_came_of_an_attempt_of_a_lost_history_touches_no_other(
     database: Database, verdict: str

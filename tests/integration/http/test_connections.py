@@ -131,7 +131,7 @@ async def answered(stream: Stream) -> int:
     return int(line.split()[1]) if line else 0
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "trickle"),
     [
@@ -231,6 +231,7 @@ async def test_a_connection_is_refused_where_all_are_worked_for() -> None:
         assert [await answered(one) for one in working] == [200] * 4
 
 
+@pytest.mark.slow
 async def test_health_answers_while_thousands_are_held_open() -> None:
     """More than the server has places for, from several addresses, none with a whole request."""
     async with served(PATIENT) as (_, connect):

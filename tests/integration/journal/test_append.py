@@ -248,6 +248,7 @@ async def _is_first(one: asyncio.Task, two: asyncio.Task) -> bool:
     return one in done
 
 
+@pytest.mark.slow
 async def test_thousands_of_events_over_many_sources_go_in_one_call(database: Database) -> None:
     appended = await _append(database, *(event(f"plane-{n % 700}") for n in range(5000)))
 

@@ -170,6 +170,7 @@ async def test_id_from_more_than_a_day_ahead_is_refused(database: Database) -> N
         await _append(database, event(event_id=uuid7(now + timedelta(hours=25))))
 
 
+@pytest.mark.slow
 async def test_id_that_is_a_day_ahead_no_more_when_the_locks_are_had_stands_for_one_event(
     database: Database,
 ) -> None:

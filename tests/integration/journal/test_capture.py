@@ -292,6 +292,7 @@ def test_settings_of_a_session_change_neither_sources_nor_payloads(shop: Connect
     assert first == second
 
 
+@pytest.mark.slow
 def test_a_batch_beyond_one_portion_is_captured_whole(shop: Connection) -> None:
     # 9 MB of payloads are handed over in several portions.
     shop.execute("INSERT INTO orders SELECT n, repeat('x', 1000), 0, NULL FROM generate_series(1, 9000) AS n")
@@ -302,6 +303,7 @@ def test_a_batch_beyond_one_portion_is_captured_whole(shop: Connection) -> None:
     assert found == (9000, 9000, 1)
 
 
+@pytest.mark.slow
 def test_two_portions_are_in_the_order_in_which_sources_are_locked(shop: Connection) -> None:
     shop.execute("INSERT INTO orders SELECT n, repeat('x', 1000), 0, NULL FROM generate_series(1, 9000) AS n")
 

@@ -226,6 +226,7 @@ def test_a_dropped_table_leaves_nothing_and_one_of_its_name_can_be_captured(shop
     assert [one[2]["customer"] for one in told(shop)] == ["Ann", "Bo"]
 
 
+@pytest.mark.slow
 def test_installing_the_schema_again_keeps_what_is_captured(shop: Connection, dsn: str) -> None:
     capture(shop)
 

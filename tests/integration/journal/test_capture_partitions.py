@@ -155,6 +155,7 @@ def merging(shop: Connection) -> Connection:
     return shop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -212,6 +213,7 @@ CREATE TRIGGER zzz BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION push()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["visits", "visits_2026", "visits_2026_0"])
 @pytest.mark.parametrize("merges", [False, True])
 def test_a_trigger_that_could_move_rows_unseen_is_refused(shop: Connection, table: str, merges: bool) -> None:

@@ -97,6 +97,7 @@ async def test_a_projection_follows_a_captured_table(shop: Database) -> None:
     assert await fetchval(shop, kept) == await fetchval(shop, table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 async def test_a_table_is_captured_and_released_on_every_asynchronous_connection(
     way: Way, dsn: str, shop: Database

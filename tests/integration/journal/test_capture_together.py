@@ -97,6 +97,7 @@ async def test_capturing_waits_for_writers_and_misses_none_of_their_rows(databas
     ]
 
 
+@pytest.mark.slow
 def test_a_row_larger_than_an_event_fails_the_statement(shop: Connection) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="json_has_at_most_16_mib"):
         shop.execute(

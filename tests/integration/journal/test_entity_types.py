@@ -80,7 +80,7 @@ async def write(connection: asyncpg.Connection, *events: tuple[str, str]) -> Non
         await append(connection, [Event(source, None, kind, "happened") for kind, source in events])
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tries", [12, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("partitions", [PARTITIONS, "SELECT"], ids=["partitions", "none"])
 async def test_pages_of_any_types_are_what_the_whole_log_has_of_them(

@@ -145,7 +145,7 @@ _REFUSED: dict[str, tuple[HistoricEvent, str]] = {
 }
 
 
-@pytest.mark.daily(13)
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "message"), _REFUSED.values(), ids=_REFUSED)
 async def test_bad_event_is_refused_with_its_whole_chunk(
     database: Database, wrong: HistoricEvent, message: str
@@ -156,6 +156,7 @@ async def test_bad_event_is_refused_with_its_whole_chunk(
     assert (await count(database), await count(database, "projections.sources")) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_time_that_does_not_increase_is_refused(database: Database) -> None:
     with pytest.raises(
         InvalidEvent, match=r"source 'a', seq_nr 2: timestamp .* is not after the one before it"
@@ -212,6 +213,7 @@ async def test_failed_import_goes_on_after_what_the_error_says_is_in(database: D
     assert [e.seq_nr for e in await stored(database, "a")] == list(range(1, 31))
 
 
+@pytest.mark.slow
 async def test_equal_times_of_many_sources_are_read_page_by_page(database: Database) -> None:
     await import_events(database, [historic(f"s{n}", 1, db_timestamp=PAST) for n in range(2500)])
 

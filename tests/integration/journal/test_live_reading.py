@@ -75,6 +75,7 @@ async def test_a_late_commit_is_delivered_once(
         assert await reader.keys() == [("after", 1)]
 
 
+@pytest.mark.slow
 async def test_a_transaction_that_is_open_for_many_pages_is_waited_for(
     database: Database, writer: asyncpg.Connection, slow: asyncpg.Connection
 ) -> None:
@@ -175,6 +176,7 @@ async def test_a_clock_behind_the_last_timestamp_keeps_the_order(
         assert found[2].db_timestamp < ahead
 
 
+@pytest.mark.slow
 async def test_more_equal_timestamps_than_a_page_holds_are_all_read(
     database: Database, writer: asyncpg.Connection
 ) -> None:
@@ -190,6 +192,7 @@ async def test_more_equal_timestamps_than_a_page_holds_are_all_read(
         assert {e.source_id for e in await reader.take(len(sources))} == sources
 
 
+@pytest.mark.slow
 async def test_a_late_commit_among_more_equal_timestamps_than_a_page_holds(
     database: Database, writer: asyncpg.Connection, slow: asyncpg.Connection
 ) -> None:
@@ -224,6 +227,7 @@ async def test_a_live_reader_of_a_range_sees_that_range_alone(
         assert await reader.keys() == [(mine[0], 1)]
 
 
+@pytest.mark.slow
 async def test_interval_backtracking_delivers_a_commit_within_its_time(
     database: Database, writer: asyncpg.Connection, slow: asyncpg.Connection
 ) -> None:

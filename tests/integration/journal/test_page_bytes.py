@@ -65,6 +65,7 @@ async def pages(database: Database, reader: SliceReader) -> list[Sequence[EventE
     return found
 
 
+@pytest.mark.slow
 async def test_a_page_ends_with_the_event_that_makes_it_large_enough_and_says_so(database: Database) -> None:
     await happen(database, "a", *[heavy(3 * MIB, compressible=False)] * 5)
 
@@ -91,6 +92,7 @@ async def test_a_page_that_is_full_of_rows_says_so_and_one_that_is_not_does_not(
     assert list(map(len, await pages(database, SliceReader("plane", ALL_SLICES)))) == [5]
 
 
+@pytest.mark.slow
 async def test_the_largest_event_is_a_page_by_itself(database: Database) -> None:
     largest = heavy(16 * MIB - 20)
     await happen(database, "a", heavy(10), largest, heavy(10))

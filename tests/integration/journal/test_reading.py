@@ -74,6 +74,7 @@ async def test_current_events_of_another_kind_are_not_there(
     assert [e async for e in current_events(database, "other")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -115,6 +115,7 @@ def test_promtool_finds_nothing_wrong(promtool: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_each_alert_tells_of_the_database_in_trouble_and_of_no_other(promtool: str, tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES.read_text())
     tests = tmp_path / "tests.yml"

@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 import offsets
 from journal import Database, slice_ranges
 from journal.foreign import AttachedJournal, attach
@@ -147,6 +149,7 @@ async def under_way(database: Database) -> UnfinishedRebuild:
     return found
 
 
+@pytest.mark.slow
 async def test_a_rebuild_tells_how_long_it_still_takes_once_a_part_is_done(database: Database) -> None:
     await registered(database)
     await execute(database, BEGIN)

@@ -222,6 +222,7 @@ async def test_what_was_published_counts_from_when_it_matched(group: Database) -
     assert 0 < (await lag_of(group)).lag < 600
 
 
+@pytest.mark.slow
 async def test_random_reading_and_cutting_leaves_what_a_plain_count_says(group: Database) -> None:
     chosen = random.Random(5)
     for _ in range(12):

@@ -47,6 +47,7 @@ async def test_lag_backlog_and_ranges_of_groups_are_told(group: Database) -> Non
     assert samples[series("projections_quarantined_conditions")] == 0
 
 
+@pytest.mark.slow
 async def test_failed_batches_and_conditions_set_apart_are_counted(group: Database) -> None:
     for number, delay in enumerate((None, None, "1 hour")):
         await execute(group, FAIL, delay, f'[{{"match_id": {number}}}]')
@@ -95,6 +96,7 @@ async def test_a_group_that_lags_for_long_fails_the_lag_check_of_a_monitor(group
     assert 7200 <= found["lag_seconds"] < 7300
 
 
+@pytest.mark.slow
 async def test_a_group_that_is_rewound_says_so_lags_and_fails_the_lag_check(group: Database) -> None:
     """Also where nobody matches; the past that it asked for counts from the first event on."""
     await execute(group, "DELETE FROM projections.matches")
@@ -116,6 +118,7 @@ async def test_a_group_that_is_rewound_says_so_lags_and_fails_the_lag_check(grou
     assert [found["range"] for found in failing.json()["lagging"]] == ["0-511", "512-1023"]
 
 
+@pytest.mark.slow
 async def test_a_group_that_has_caught_up_lags_no_more(group: Database) -> None:
     await execute(group, "DELETE FROM projections.matches")
     async with group.session() as session:

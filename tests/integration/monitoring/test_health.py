@@ -93,6 +93,7 @@ async def test_a_turn_of_the_event_loop_takes_as_long_as_what_runs_in_it() -> No
     assert await health.time_of_a_turn() >= timedelta(seconds=0.05)
 
 
+@pytest.mark.slow
 async def test_a_worker_is_ready_once_it_has_joined(journal: Database) -> None:
     before = await get(worker_app(WorkerMetrics(), journal), "/readyz")
     async with counting(journal, recording()) as (metrics, _):
@@ -110,6 +111,7 @@ async def test_a_worker_whose_lease_has_ended_is_not_ready(journal: Database) ->
     assert response.json()["reason"] == "the worker's lease has ended"
 
 
+@pytest.mark.slow
 async def test_without_its_database_a_process_is_alive_and_not_ready(closed: Database) -> None:
     for app in (monitor(closed), worker_app(joined_metrics(), closed)):
         async with asking(app) as client:
@@ -130,6 +132,7 @@ async def old_backlog(database: Database) -> None:
     await execute(database, "UPDATE projections.projection_ranges SET horizon = horizon - interval '2 hours'")
 
 
+@pytest.mark.slow
 async def test_a_lag_that_lasts_is_told_with_projection_and_range(journal: Database) -> None:
     await old_backlog(journal)
 
@@ -146,6 +149,7 @@ async def test_a_lag_that_lasts_is_told_with_projection_and_range(journal: Datab
     assert all(datetime.fromisoformat(one["since"]) for one in told["lagging"])
 
 
+@pytest.mark.slow
 async def test_a_lag_is_fine_below_the_limit_and_within_the_time(journal: Database) -> None:
     await old_backlog(journal)
 
@@ -156,6 +160,7 @@ async def test_a_lag_is_fine_below_the_limit_and_within_the_time(journal: Databa
     assert found[0].json() == {"status": "ok", "above_seconds": 7200, "for_seconds": 0, "lagging": []}
 
 
+@pytest.mark.slow
 async def test_a_worker_checks_the_lag_of_its_own_ranges_only(journal: Database) -> None:
     await old_backlog(journal)
     await execute(journal, "UPDATE projections.projection_ranges SET owner = 'this' WHERE min_slice = 512")
@@ -181,6 +186,7 @@ async def test_a_text_that_is_not_a_duration_is_refused(journal: Database) -> No
     assert "write 500ms, 30s, 5m, 1h30m or 1d" in response.json()["reason"]
 
 
+@pytest.mark.slow
 async def test_probes_need_no_token_and_metrics_do(journal: Database) -> None:
     async with asking(monitor(journal), TOKEN) as client:
         paths = ("/livez", "/readyz", "/metrics", "/lagz")
@@ -207,6 +213,7 @@ async def test_an_address_in_use_is_named(journal: Database) -> None:
                 pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["localhost", "::1"])
 async def test_other_names_of_loopback_are_served(journal: Database, host: str) -> None:
     async with serving(Address(host, 0), monitor(journal)) as address, httpx.AsyncClient() as client:
@@ -240,6 +247,7 @@ async def test_an_application_that_does_not_start_is_an_error_and_ends_nothing_e
             pass
 
 
+@pytest.mark.slow
 async def test_an_answer_under_way_does_not_keep_the_server_from_ending(journal: Database) -> None:
     asked, closed = asyncio.Event(), asyncio.Event()
 

@@ -275,7 +275,7 @@ def model(dsn: str, seed: int) -> Iterator[Model]:
         yield made
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_backlog_is_what_a_count_of_unhandled_events_says(dsn: str, seed: int) -> None:
     with model(dsn, seed) as steps:
@@ -284,6 +284,7 @@ def test_backlog_is_what_a_count_of_unhandled_events_says(dsn: str, seed: int) -
             steps.check()
 
 
+@pytest.mark.slow
 async def test_backlog_of_a_running_projection_is_what_it_has_not_handled(database: Database) -> None:
     await execute(database, EFFECTS)
     await happen(database, *(f"s{n}" for n in range(40)))
@@ -400,6 +401,7 @@ async def test_a_range_that_has_failed_is_restarting_and_says_why(database: Data
     assert found.backlog == 1
 
 
+@pytest.mark.slow
 async def test_a_slice_with_a_parked_source_is_parked_and_its_events_count_apart(database: Database) -> None:
     await execute(database, EFFECTS)
     await happen(database, "a", "b")
@@ -467,6 +469,7 @@ async def test_imported_history_is_backlog_although_no_worker_has_looked(databas
     assert found.lag > 365 * 86_400
 
 
+@pytest.mark.slow
 def test_what_is_handled_costs_nothing(dsn: str) -> None:
     """The pages that are read depend on what is behind, not on the log."""
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -59,6 +59,7 @@ def ranges_of(samples: Iterable[Series], name: str) -> set[str]:
     return {dict(labels)["range"] for found, labels in samples if found == name}
 
 
+@pytest.mark.slow
 async def test_a_worker_tells_what_it_has_handled_by_range(journal: Database) -> None:
     async with counting(journal, recording(), ranges=2) as (metrics, told):
         await happen(journal, IN_LOW, IN_LOW, IN_HIGH)
@@ -136,6 +137,7 @@ async def test_series_of_ranges_that_went_away_vanish(journal: Database) -> None
     assert after[series("projections_worker_ranges", projection="p")] == 0
 
 
+@pytest.mark.slow
 async def test_a_range_that_was_lost_while_it_waited_for_a_restart_vanishes(journal: Database) -> None:
     await run_until_caught_up(journal, recording())
     metrics = WorkerMetrics()
@@ -210,6 +212,7 @@ async def test_a_page_that_is_handled_inside_the_database_is_a_batch() -> None:
     assert samples[series("projections_worker_batch_duration_seconds_count", projection="p")] == 1
 
 
+@pytest.mark.slow
 async def test_a_worker_is_scraped_also_when_its_database_does_not_answer(dsn: str) -> None:
     async with connect(dsn) as database:
         async with counting(database, recording()) as (metrics, _):
@@ -225,6 +228,7 @@ async def test_a_worker_is_scraped_also_when_its_database_does_not_answer(dsn: s
     assert ranges_of(samples, "projections_lag_seconds") == set()
 
 
+@pytest.mark.slow
 async def test_the_database_tells_of_projections_that_nobody_runs(journal: Database) -> None:
     await run_until_caught_up(journal, recording(failing((IN_HIGH, 1)), recovery=NO_RETRY), ranges=2)
     await run_until_caught_up(journal, recording(name="still"))
@@ -257,6 +261,7 @@ async def test_the_database_tells_of_projections_that_nobody_runs(journal: Datab
     assert samples[series("projections_oldest_open_writer_age_seconds")] == 0
 
 
+@pytest.mark.slow
 async def test_workers_that_are_alive_are_counted_for_each_projection(journal: Database) -> None:
     async with counting(journal, recording()), counting(journal, recording(), recording(name="q")):
         samples = await told_by_the_database(journal)
@@ -359,6 +364,7 @@ async def test_metrics_are_written_as_openmetrics_to_whoever_asks_for_it(journal
     assert {family.name for family in parse_openmetrics(text.decode())} == {metric.name for metric in metrics}
 
 
+@pytest.mark.slow
 async def test_every_series_names_its_database(journal: Database) -> None:
     await happen(journal, "a")
     name = await fetchval(journal, "SELECT current_database()")
@@ -375,6 +381,7 @@ async def test_every_series_names_its_database(journal: Database) -> None:
         assert {sample.labels.get("database") for sample in samples} == {name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("served", "name"),
     [
@@ -456,7 +463,7 @@ async def test_the_guide_explains_every_metric(journal: Database) -> None:
     assert explained == own
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["prometheus_client", "starlette", "uvicorn"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str) -> None:
     modules = "projections.http.serving, projections.monitoring.web.app"

@@ -92,6 +92,7 @@ def column(found: Mapping[str, Any], name: str) -> list[Any]:
 # ---- the page ----
 
 
+@pytest.mark.slow
 async def test_page_brings_all_that_it_needs_and_allows_nothing_else(database: Database) -> None:
     async with monitoring(database) as client:
         page = await client.get("/")
@@ -123,7 +124,7 @@ async def test_other_sites_can_not_frame_the_page_or_guess_types(database: Datab
     assert headers["cache-control"] == "no-store"
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz", "/lagz"])
 async def test_machines_are_answered_beside_the_page(known: Database, path: str) -> None:
     async with monitoring(known) as client:
@@ -143,6 +144,7 @@ async def test_a_name_that_others_can_point_here_is_refused(database: Database) 
     assert (rebound.status_code, tunnelled.status_code) == (421, 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/", "/events", "/projection?name=p", "/session", "/metrics", "/static/monitor.js"]
 )
@@ -176,6 +178,7 @@ FORGED: dict[str, dict[str, str | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 async def test_an_action_of_another_site_is_refused(
     known: Database, forged: Mapping[str, str | None]
@@ -189,6 +192,7 @@ async def test_an_action_of_another_site_is_refused(
     assert not await is_paused(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
 async def test_what_a_form_can_send_is_refused(known: Database, content_type: str) -> None:
     async with monitoring(known) as client:
@@ -199,6 +203,7 @@ async def test_what_a_form_can_send_is_refused(known: Database, content_type: st
     assert not await is_paused(known)
 
 
+@pytest.mark.slow
 async def test_the_page_works_from_where_a_proxy_shows_it(known: Database) -> None:
     async with monitoring(known, origins=("https://monitor.example.com",)) as client:
         headers = {**await headers_of_the_page(client), "origin": "https://monitor.example.com"}
@@ -211,6 +216,7 @@ async def test_the_page_works_from_where_a_proxy_shows_it(known: Database) -> No
 # ---- what is done ----
 
 
+@pytest.mark.slow
 async def test_pause_and_resume_change_the_projection(known: Database) -> None:
     async with monitoring(known) as client:
         paused = await act(client, "pause", projection="p"), await is_paused(known)
@@ -228,7 +234,7 @@ async def test_rescale_cuts_the_slices_anew(known: Database) -> None:
     assert await fetchval(known, "SELECT count(*) FROM projections.projection_ranges") == 7
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["retry", "drop"])
 async def test_a_decision_is_about_one_source(parked: Database, action: str) -> None:
     async with monitoring(parked) as client:
@@ -238,6 +244,7 @@ async def test_a_decision_is_about_one_source(parked: Database, action: str) -> 
     assert await decisions(parked) == {NASTY: action, "a": "waiting"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["retry", "drop"])
 async def test_nothing_is_decided_about_an_event_that_was_not_shown(parked: Database, action: str) -> None:
     async with monitoring(parked) as client:
@@ -250,6 +257,7 @@ async def test_nothing_is_decided_about_an_event_that_was_not_shown(parked: Data
     assert await decisions(parked) == {NASTY: "waiting", "a": "waiting"}
 
 
+@pytest.mark.slow
 async def test_nothing_is_decided_when_the_event_changes_meanwhile(parked: Database) -> None:
     async with monitoring(parked) as client, parked.session() as worker:
         await worker.begin()
@@ -278,7 +286,7 @@ BAD: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "body", "status"), BAD.values(), ids=BAD)
 async def test_a_wrong_request_is_told_why(
     known: Database, action: str, body: dict[str, Any], status: int
@@ -290,6 +298,7 @@ async def test_a_wrong_request_is_told_why(
     assert response.json()["error"]
 
 
+@pytest.mark.slow
 async def test_a_role_that_may_read_sees_everything_and_changes_nothing(
     parked: Database, login: Callable[[str | None], str]
 ) -> None:
@@ -309,6 +318,7 @@ async def test_a_role_that_may_read_sees_everything_and_changes_nothing(
     assert "grant the role" in refused[0].json()["error"]
 
 
+@pytest.mark.slow
 async def test_a_role_of_workers_may_do_everything(
     parked: Database, login: Callable[[str | None], str]
 ) -> None:
@@ -330,6 +340,7 @@ async def test_a_role_of_workers_may_do_everything(
 # ---- what is told ----
 
 
+@pytest.mark.slow
 async def test_stream_tells_again_and_again(known: Database) -> None:
     async with asyncio.timeout(300), monitoring(known) as client:
         told = []
@@ -381,7 +392,7 @@ ASKED: dict[str, tuple[dict[str, str], int, str]] = {
 }
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "status", "said"), ASKED.values(), ids=ASKED)
 async def test_a_projection_that_cannot_be_told_of_is_refused(
     known: Database, asked: dict[str, str], status: int, said: str
@@ -435,6 +446,7 @@ async def test_while_nobody_watches_the_database_is_left_alone(known: Database) 
     assert not looked_alone
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_lost_is_told_and_comes_back(
     known: Database, dsn: str, admin_dsn: str
 ) -> None:
@@ -494,7 +506,7 @@ def monitor(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
     dsn: str, number: signal.Signals, code: int
@@ -523,7 +535,7 @@ WRONG = {
 }
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "code", "said"), WRONG.values(), ids=WRONG)
 def test_command_says_what_is_wrong_in_a_line(arguments: tuple[str, ...], code: int, said: str) -> None:
     result = projections("monitor", *arguments)
@@ -533,6 +545,7 @@ def test_command_says_what_is_wrong_in_a_line(arguments: tuple[str, ...], code: 
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_command_never_shows_a_password() -> None:
     result = projections("monitor", "--dsn", "postgresql://u:hunter2@127.0.0.1:1/d")
 

@@ -31,6 +31,7 @@ async def group(database: Database) -> Database:
     return database
 
 
+@pytest.mark.slow
 async def test_the_stream_tells_of_groups_and_their_ranges(group: Database) -> None:
     async with monitoring(group) as client:
         found = await first(client)
@@ -84,6 +85,7 @@ async def test_a_group_is_rescaled(group: Database) -> None:
     assert await fetchval(group, "SELECT count(*) FROM projections.group_ranges") == 5
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_retried(group: Database) -> None:
     answered = await act_alone(group, "retry-dead-letter", group="g", retry_id=1)
 
@@ -91,6 +93,7 @@ async def test_a_dead_letter_is_retried(group: Database) -> None:
     assert await fetchval(group, DEAD) == [2]
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_dropped(group: Database) -> None:
     answered = await act_alone(group, "drop-dead-letter", group="g", retry_id=2)
 
@@ -98,6 +101,7 @@ async def test_a_dead_letter_is_dropped(group: Database) -> None:
     assert await fetchval(group, "SELECT count(*) FROM projections.group_retries") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["retry-dead-letter", "drop-dead-letter"])
 async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: str) -> None:
     answered = await act_alone(group, action, group="g", retry_id=3)
@@ -108,6 +112,7 @@ async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: 
     )
 
 
+@pytest.mark.slow
 async def test_a_condition_is_released_once(group: Database) -> None:
     first, second = (
         await act_alone(group, "release", condition_id=1),
@@ -118,7 +123,7 @@ async def test_a_condition_is_released_once(group: Database) -> None:
     assert (second.status_code, second.json()["error"]) == (409, "condition 1 is not stopped any more")
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "body", "status"),
     [
@@ -142,6 +147,7 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(
     assert await fetchval(group, "SELECT count(*) FROM projections.group_ranges") == 2
 
 
+@pytest.mark.slow
 async def test_actions_of_groups_come_from_the_page_alone(group: Database) -> None:
     async with monitoring(group) as client:
         answered = [

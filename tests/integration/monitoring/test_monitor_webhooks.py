@@ -40,6 +40,7 @@ async def document(database: Database) -> dict[str, Any]:
         return await first(client, lambda found: "endpoints" in found)
 
 
+@pytest.mark.slow
 async def test_the_stream_tells_which_urls_are_verified(hooks: Database) -> None:
     await execute(hooks, "UPDATE projections.webhook_endpoints SET verified_url = url")
     await execute(hooks, "UPDATE projections.webhook_endpoints SET url = url || '/' WHERE endpoint_id = 'b'")
@@ -60,6 +61,7 @@ async def test_the_stream_tells_how_endpoints_fare(hooks: Database) -> None:
     assert (found["webhooks"]["active"], found["webhooks"]["dead"]) == (2, 2)
 
 
+@pytest.mark.slow
 async def test_of_a_url_only_the_host_is_told(hooks: Database) -> None:
     found = await document(hooks)
 
@@ -68,6 +70,7 @@ async def test_of_a_url_only_the_host_is_told(hooks: Database) -> None:
     assert "pw" not in json.dumps(found)
 
 
+@pytest.mark.slow
 async def test_the_stream_tells_of_dead_letters_with_their_codes(hooks: Database) -> None:
     newest, oldest = (await document(hooks))["dead_deliveries"]
 
@@ -75,6 +78,7 @@ async def test_the_stream_tells_of_dead_letters_with_their_codes(hooks: Database
     assert (newest["endpoint"], newest["topic"], newest["code"], newest["attempts"]) == ("a", "t", "500", 1)
 
 
+@pytest.mark.slow
 async def test_of_many_dead_letters_the_newest_of_each_endpoint_are_listed(hooks: Database) -> None:
     await deliver_events(hooks, "a", DEAD_LISTED)
     await deliver_events(hooks, "b", ids=["rare"], tenant="globex")
@@ -89,6 +93,7 @@ async def test_of_many_dead_letters_the_newest_of_each_endpoint_are_listed(hooks
     assert found["webhooks"]["dead"] == DEAD_LISTED + 4
 
 
+@pytest.mark.slow
 async def test_of_many_endpoints_those_with_troubles_are_listed(hooks: Database) -> None:
     for number in range(LISTED):
         await endpoint(hooks, f"0{number:03}")
@@ -171,6 +176,7 @@ async def test_dead_letters_are_listed_within_both_limits(hooks: Database) -> No
     assert ([found.event_id for found in one], none) == (["ev-4"], [])
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_sent_again(hooks: Database) -> None:
     answered = await act_alone(hooks, "retry-delivery", endpoint="a", event_id="ev-3")
 
@@ -178,6 +184,7 @@ async def test_a_dead_letter_is_sent_again(hooks: Database) -> None:
     assert await states(hooks, "a") == ["done", "done", "pending", "dead", "pending"]
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_dropped(hooks: Database) -> None:
     answered = await act_alone(hooks, "drop-delivery", endpoint="a", event_id="ev-3")
 
@@ -185,6 +192,7 @@ async def test_a_dead_letter_is_dropped(hooks: Database) -> None:
     assert await states(hooks, "a") == ["done", "done", "dropped", "dead", "pending"]
 
 
+@pytest.mark.slow
 async def test_what_has_been_sent_again_meanwhile_is_left_alone(hooks: Database) -> None:
     await act_alone(hooks, "retry-delivery", endpoint="a", event_id="ev-3")
     await end_all(hooks, await take(hooks), "done")
@@ -195,6 +203,7 @@ async def test_what_has_been_sent_again_meanwhile_is_left_alone(hooks: Database)
     assert (await states(hooks, "a"))[2] == "done"
 
 
+@pytest.mark.slow
 async def test_all_dead_letters_of_an_endpoint_are_sent_again(hooks: Database) -> None:
     await deliver_events(hooks, "b", tenant="globex")
     await end_all(hooks, await take(hooks), "dead")
@@ -206,6 +215,7 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again(hooks: Database) -
     assert await states(hooks, "b") == ["dead"]
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> None:
     seen = []
     for action in ("pause-endpoint", "resume-endpoint"):
@@ -226,6 +236,7 @@ async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> Non
     ]
 
 
+@pytest.mark.slow
 async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Database) -> None:
     await execute(hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
@@ -238,6 +249,7 @@ async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Da
     assert await fetchval(hooks, STATE, "a") == "disabled"
 
 
+@pytest.mark.slow
 async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None:
     await execute(hooks, "SELECT projections._set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
@@ -249,7 +261,7 @@ async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None
     assert (await states(hooks, "a"))[2:4] == ["dead", "dead"]
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "body", "status"),
     [
@@ -275,6 +287,7 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(
     assert await fetchval(hooks, STATE, "a") == "active"
 
 
+@pytest.mark.slow
 async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) -> None:
     names = (
         "pause-endpoint",
@@ -291,7 +304,7 @@ async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) ->
     assert await fetchval(hooks, STATE, "a") == "active"
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "modules"),
     [

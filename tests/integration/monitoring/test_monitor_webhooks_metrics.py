@@ -114,6 +114,7 @@ async def test_what_was_in_flight_when_all_processes_died_is_overdue(database: D
     assert 600 <= of(samples, "overdue_seconds") < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "held",
     [
@@ -135,6 +136,7 @@ async def test_what_is_held_back_is_not_overdue(database: Database, held: str) -
     assert of(await told_by_the_database(database), "overdue_seconds") < 60
 
 
+@pytest.mark.slow
 async def test_an_endpoint_that_fails_is_told_with_for_how_long(database: Database) -> None:
     await endpoint(database, "a")
     await deliver_events(database, "a")
@@ -159,6 +161,7 @@ async def test_an_endpoint_that_failed_and_has_nothing_to_send_does_not_fail(dat
     assert (of(samples, "failing_endpoints"), of(samples, "failing_seconds")) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_client_certificates_tell_when_the_next_one_expires(database: Database) -> None:
     samples = await told_by_the_database(database)
     assert of(samples, "expired_certificates") == 0

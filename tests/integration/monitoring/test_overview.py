@@ -125,6 +125,7 @@ async def _statements(database: Database) -> tuple[int, float]:
         return counting.statements, time.perf_counter() - begun
 
 
+@pytest.mark.slow
 async def test_a_look_at_a_hundred_thousand_ranges_is_a_few_statements_and_a_small_document(
     database: Database,
 ) -> None:

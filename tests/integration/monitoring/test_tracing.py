@@ -172,7 +172,7 @@ async def test_one_traced_event_among_others_is_linked_and_no_parent(journal: Da
     assert [traceparent(link.context) for link in span.links] == [ORIGIN]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metadata",
     [{"traceparent": "nonsense"}, {"traceparent": 7}, ["traceparent"], {"traceparent": None}, None],
@@ -188,6 +188,7 @@ async def test_metadata_that_names_no_span_does_no_harm(journal: Database, metad
     assert await effects(journal) == [("a", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"delivery": AtLeastOnce(concurrency=4)}], ids=["exact", "at-least-once"]
 )
@@ -247,6 +248,7 @@ async def test_an_observer_that_fails_does_not_keep_others_from_being_told(journ
     assert len(traces.batches) == 1
 
 
+@pytest.mark.slow
 def test_without_opentelemetry_the_extra_is_named() -> None:
     program = "import sys; sys.modules['opentelemetry'] = None; import projections.monitoring.tracing"
 

@@ -157,6 +157,7 @@ async def test_a_source_that_is_already_past_the_batch_rolls_it_back(journal: Da
 # Coming and going
 
 
+@pytest.mark.slow
 async def test_two_that_start_at_once_share_the_ranges(journal: Database, dsn: str) -> None:
     async with (
         connect(dsn) as other,
@@ -183,6 +184,7 @@ async def test_a_worker_shows_how_many_slices_it_holds_of_each_projection(journa
     assert (worker.ranges, worker.slices) == (4, {"p": 1024, "q": 1024})
 
 
+@pytest.mark.slow
 async def test_the_ranges_are_read_once_for_all_workers_and_projections(journal: Database) -> None:
     for name in "pqr":
         await caught_up(journal, recording(name=name), ranges=2)
@@ -212,6 +214,7 @@ async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Databas
     assert await fetchval(journal, "SELECT count(*) FROM projections.workers WHERE owner <> 'gone'") == 0
 
 
+@pytest.mark.slow
 async def test_a_holder_whose_lease_runs_is_waited_for(journal: Database) -> None:
     await caught_up(journal, recording())
     await a_worker(journal, "there", timedelta(hours=1))
@@ -231,6 +234,7 @@ async def test_a_holder_whose_lease_runs_is_waited_for(journal: Database) -> Non
     assert before == []
 
 
+@pytest.mark.slow
 async def test_taking_over_does_not_wait_for_a_lease(journal: Database) -> None:
     await caught_up(journal, recording(), ranges=3)
     await a_worker(journal, "there", timedelta(hours=1))
@@ -241,6 +245,7 @@ async def test_taking_over_does_not_wait_for_a_lease(journal: Database) -> None:
     each_once(await effects(journal), **dict.fromkeys("abcd", 1))
 
 
+@pytest.mark.slow
 async def test_a_worker_that_was_taken_over_joins_again(journal: Database, dsn: str) -> None:
     async with connect(dsn) as other, running(journal, recording(), ranges=4):
         await until(journal, ALL_OWNED)
@@ -253,6 +258,7 @@ async def test_a_worker_that_was_taken_over_joins_again(journal: Database, dsn: 
     each_once(await effects(journal), **dict.fromkeys("abcdefgh", 1))
 
 
+@pytest.mark.slow
 async def test_a_worker_without_a_range_goes_on_when_the_other_stops(
     journal: Database, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,6 +284,7 @@ async def test_a_worker_without_a_range_goes_on_when_the_other_stops(
     each_once(await effects(journal), a=2)
 
 
+@pytest.mark.slow
 async def test_projections_of_one_process_are_shared_each_for_itself(journal: Database, dsn: str) -> None:
     """The other worker runs one of the two only."""
     async with (
@@ -295,6 +302,7 @@ async def test_projections_of_one_process_are_shared_each_for_itself(journal: Da
     assert owners == [1, 2]
 
 
+@pytest.mark.slow
 async def test_a_range_that_a_zombie_keeps_locked_does_not_keep_others_waiting(journal: Database) -> None:
     """A dead worker's last transaction may hold the row of one range; the others are claimed meanwhile."""
     await caught_up(journal, recording(), ranges=3)
@@ -331,6 +339,7 @@ async def test_who_keeps_a_projection_locked_keeps_no_heartbeat_waiting(journal:
 # A network that is cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_process_that_is_cut_off_commits_nothing_and_joins_again(
     journal: Database, proxy: Proxy, driver: str
@@ -379,6 +388,7 @@ async def test_connections_that_are_dead_without_a_word_are_replaced(
     each_once(await effects(journal), a=2, b=2)
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database: Database) -> None:
     parked = """
     INSERT INTO projections.parked_sources (projection_id, source_id, slice, seq_nr, event_type, error, attempts)
@@ -422,6 +432,7 @@ async def test_a_heartbeat_reads_each_range_a_few_times_whatever_is_known_of_the
     assert rows < 20 * 1024
 
 
+@pytest.mark.slow
 async def test_a_range_whose_row_somebody_has_locked_keeps_no_other_from_storing(either: Database) -> None:
     low, high = sorted(["a", "b", "c", "d"], key=slice_of)[::3]
     often = settings(save_horizon_every=timedelta(milliseconds=5))

@@ -117,6 +117,7 @@ async def test_nothing_is_stored_on_a_range_that_is_not_as_it_was_left(
     assert await fetchval(database, _STORED) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [0, 4000])
 async def test_a_batch_of_many_sources_is_stored_on_what_is_as_it_was_left_whether_there_are_others_or_not(
     database: Database, store: OffsetStore, others: int

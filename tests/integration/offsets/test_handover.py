@@ -92,6 +92,7 @@ async def test_a_killed_worker_is_followed_when_its_lease_ends(
     assert sum("taken over from" in line for line in said(tmp_path)) == 4
 
 
+@pytest.mark.slow
 async def test_a_stopped_worker_that_goes_on_commits_nothing_and_gets_its_share_again(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:

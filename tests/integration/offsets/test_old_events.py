@@ -59,6 +59,7 @@ async def catch_up(database: Database, *, batch_size: int = 7) -> None:
     await run_until_caught_up(database, recording(batch_size=batch_size), retention=MINUTE)
 
 
+@pytest.mark.slow
 async def test_who_catches_up_stores_offsets_of_what_is_new_only(journal: Database) -> None:
     await happen(journal, *SOURCES * 3)
     await long_ago(journal)
@@ -75,6 +76,7 @@ async def test_who_catches_up_stores_offsets_of_what_is_new_only(journal: Databa
     assert await fetchval(journal, "SELECT sum(handled) FROM projections.projection_ranges") == 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 4, 1000])
 async def test_what_was_left_out_is_not_handled_again(journal: Database, batch_size: int) -> None:
     await happen(journal, *SOURCES * 3)
@@ -89,6 +91,7 @@ async def test_what_was_left_out_is_not_handled_again(journal: Database, batch_s
     each_once(await effects(journal), **dict.fromkeys(SOURCES, 4))
 
 
+@pytest.mark.slow
 async def test_offsets_from_before_a_standstill_leave_with_the_next_event(journal: Database) -> None:
     await happen(journal, *SOURCES)
     await catch_up(journal)
@@ -108,6 +111,7 @@ async def test_offsets_from_before_a_standstill_leave_with_the_next_event(journa
     each_once(await effects(journal), **dict.fromkeys(SOURCES, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_size", [1, 1000])
 async def test_a_batch_that_is_cut_around_a_failure_goes_on(journal: Database, cache_size: int) -> None:
     """With a small cache, the offsets that there are do not fit into memory."""
@@ -130,6 +134,7 @@ async def test_a_batch_that_is_cut_around_a_failure_goes_on(journal: Database, c
     each_once(await effects(journal), **{**dict.fromkeys(SOURCES, 1), "s0": 3, "s1": 3})
 
 
+@pytest.mark.slow
 async def test_a_batch_that_is_cut_goes_on_where_its_first_part_fills_the_cache(journal: Database) -> None:
     """All offsets were in memory when it began, and are not any more."""
     before, new = SOURCES[:4], SOURCES[4:9]
@@ -147,6 +152,7 @@ async def test_a_batch_that_is_cut_goes_on_where_its_first_part_fills_the_cache(
     each_once(await effects(journal), **dict.fromkeys({*before, *new} - {"s6"}, 1))
 
 
+@pytest.mark.slow
 async def test_ranges_that_are_cut_and_merged_afterwards_go_on_exactly_once(journal: Database) -> None:
     await happen(journal, *SOURCES * 3)
     await long_ago(journal)
@@ -161,6 +167,7 @@ async def test_ranges_that_are_cut_and_merged_afterwards_go_on_exactly_once(jour
     each_once(await effects(journal), **dict.fromkeys(SOURCES, 5))
 
 
+@pytest.mark.slow
 async def test_a_source_that_is_parked_meanwhile_waits_and_goes_on(journal: Database) -> None:
     fails = True
 
@@ -243,6 +250,7 @@ async def test_nothing_newer_than_the_retention_is_left_out(evicting: Evicting) 
     assert await evicting.bound(HOUR_AGO, isolation="repeatable_read") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reason",
     [

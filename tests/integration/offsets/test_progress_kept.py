@@ -83,6 +83,7 @@ async def test_a_set_offset_starts_sources_in_the_middle_and_loads_nothing_befor
     assert sorted(await effects(journal)) == [("a", 3), ("a", 4), ("b", 2), ("c", 1)]
 
 
+@pytest.mark.slow
 async def test_an_offset_in_the_future_passes_over_what_comes_before_it(journal: Database) -> None:
     await run_until_caught_up(journal, recording())
     later = await fetchval(journal, "SELECT clock_timestamp() + '300 ms'")
@@ -98,6 +99,7 @@ async def test_an_offset_in_the_future_passes_over_what_comes_before_it(journal:
     assert await effects(journal) == [("a", 2)]
 
 
+@pytest.mark.slow
 async def test_setting_the_offset_forgets_what_was_parked(journal: Database) -> None:
     async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         raise RuntimeError
@@ -150,6 +152,7 @@ async def test_ranges_are_cut_anew_between_runs_and_keep_everything_exactly_once
     each_once(await effects(journal), **dict.fromkeys(SOURCES, 2))
 
 
+@pytest.mark.slow
 async def test_ranges_are_cut_anew_while_running(journal: Database) -> None:
     async with running(journal, recording(batch_size=7)):
         for ranges in (8, 3, 16, 1):
@@ -174,6 +177,7 @@ async def until_settled(database: Database) -> None:
     await until(database, "SELECT min(horizon) > $1 FROM projections.projection_ranges", newest)
 
 
+@pytest.mark.slow
 async def test_evicted_sources_go_on_where_they_were(journal: Database) -> None:
     for _ in range(3):
         await happen(journal, "a", "b", "a")
@@ -214,6 +218,7 @@ async def test_history_that_is_imported_while_running_is_handled_once(journal: D
     each_once(await effects(journal), new=2, other=1, old=6, older=3)
 
 
+@pytest.mark.slow
 async def test_history_that_is_imported_while_nothing_runs_is_handled_once(journal: Database) -> None:
     await happen(journal, "new")
     await run_until_caught_up(journal, recording())
@@ -266,6 +271,7 @@ async def test_a_restore_sets_no_source_back_whose_offset_was_evicted(journal: D
     each_once(await effects(journal), a=6)
 
 
+@pytest.mark.slow
 async def test_an_event_that_its_source_is_parked_at_is_not_handled_however_old_it_is(
     journal: Database,
 ) -> None:

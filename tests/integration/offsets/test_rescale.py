@@ -104,6 +104,7 @@ async def test_a_range_for_every_slice_is_possible(journal: Database, dsn: str) 
     each_once(await effects(journal), **await counted(journal))
 
 
+@pytest.mark.slow
 async def test_rescales_one_upon_the_other_are_safe(journal: Database, dsn: str) -> None:
     """Several at once, none of which waits for the workers; any of them may be the last."""
     cuts = [1, 8, 3, 16, 2, 9]

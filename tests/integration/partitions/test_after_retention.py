@@ -20,6 +20,7 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
+@pytest.mark.slow
 async def test_projection_that_has_passed_goes_on_after_the_drop(journal: Database) -> None:
     await execute(journal, EFFECTS)
     await run_until_caught_up(journal, recording())

@@ -113,6 +113,7 @@ async def test_partition_keeps_its_name_indexes_constraints_grants_options_and_c
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -146,6 +147,7 @@ def _run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
+@pytest.mark.slow
 def test_command_tells_what_it_did_as_json_and_a_second_run_does_nothing(dsn: str, journal: Database) -> None:
     code, output = _run("--dsn", dsn, "--ahead", "1", "--json")
 
@@ -157,6 +159,7 @@ def test_command_tells_what_it_did_as_json_and_a_second_run_does_nothing(dsn: st
     assert _run("--dsn", dsn, "--ahead", "1") == (0, "nothing to do\n")
 
 
+@pytest.mark.slow
 def test_command_tells_what_it_did_in_lines(dsn: str, journal: Database) -> None:
     arguments = "--dsn", dsn, "--ahead", "1", "--closed-for", "90000d"
     assert _run(*arguments)[0] == 0  # makes the partitions of matches

@@ -51,7 +51,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_change_between_copy_and_swap_is_noticed(journal: Database, change: str | None) -> None:
     await copy_partition(journal)
@@ -217,6 +217,7 @@ async def test_append_in_flight_holds_the_run_back(journal: Database) -> None:
     assert (await cluster_once(journal)).problem is None
 
 
+@pytest.mark.slow
 async def test_open_reader_makes_the_swap_give_up_and_the_old_partition_stays(journal: Database) -> None:
     waited = timedelta(milliseconds=20)
     async with journal.transaction() as reader:
@@ -253,6 +254,7 @@ async def test_swap_tries_again_until_the_reader_has_ended(journal: Database) ->
     assert await clustered_names(journal) == [NAME]
 
 
+@pytest.mark.slow
 async def test_writers_and_readers_go_on_while_partitions_are_exchanged(journal: Database) -> None:
     done, reads = asyncio.Event(), []
 
@@ -325,7 +327,7 @@ BLOCKS = {
 }
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 async def test_run_that_is_killed_leaves_the_partition_whole_and_the_next_run_ends_its_work(
     dsn: str, journal: Database, block: str

@@ -41,6 +41,7 @@ async def test_a_part_that_needs_a_time_keeps_its_partition(database: Database) 
     assert (await kept_by(database))[NAMES[1]] == ("projection me reads it",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "held"), [(4, True), (5, False), (6, False), (None, True)])
 async def test_a_part_that_has_gone_back_keeps_the_partition(
     database: Database, place: int | None, held: bool
@@ -77,6 +78,7 @@ async def test_what_a_part_locks_is_locked_when_it_is_told_that_a_partition_leav
     assert await fetchval(database, seen) == [f"{name} 1" for name in NAMES]
 
 
+@pytest.mark.slow
 async def test_maintenance_from_sql_alone_calls_each_part_in_the_order_of_their_names(
     database: Database,
 ) -> None:
@@ -95,6 +97,7 @@ async def test_maintenance_from_sql_alone_calls_each_part_in_the_order_of_their_
     assert await fetchval(database, "SELECT count(*) FROM projections.subscriptions") == 0
 
 
+@pytest.mark.slow
 async def test_a_part_that_fails_is_reported_and_partitions_are_made_before(database: Database) -> None:
     await hook(database, "maintain", "", "bigint", "SELECT 1 / 0::bigint")
 
@@ -126,6 +129,7 @@ async def test_only_who_owns_the_schema_makes_hooks(
             await hook(other, "maintain", "", "bigint", "SELECT 1::bigint")
 
 
+@pytest.mark.slow
 def test_verifying_tells_of_a_hook_that_is_not_ours_or_is_gone(dsn: str) -> None:
     run(dsn, ANYBODY.format("maintain", "", "bigint", "SELECT 0::bigint"))
     run(dsn, "DROP FUNCTION projections._hook_holders_subscriptions_v1()")

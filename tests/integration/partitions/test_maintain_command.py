@@ -25,6 +25,7 @@ def _run(*arguments: str, command: str = "maintain") -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_json_lists_what_was_made_and_a_second_run_makes_nothing(dsn: str) -> None:
     code, output = _run("--dsn", dsn, "--interval", "12h", "--ahead", "2", "--json")
     again = _run("--dsn", dsn, "--interval", "12h", "--ahead", "2", "--json")
@@ -77,6 +78,7 @@ def test_database_without_the_schema_says_what_to_do(empty_dsn: str) -> None:
     assert "projections schema install" in output
 
 
+@pytest.mark.slow
 def test_what_is_dropped_and_what_is_kept_is_told(dsn: str) -> None:
     _filled(dsn, horizon=True)
 
@@ -92,6 +94,7 @@ def test_what_is_dropped_and_what_is_kept_is_told(dsn: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_force_tells_who_has_lost_what(dsn: str) -> None:
     _filled(dsn, horizon=True)
 
@@ -102,6 +105,7 @@ def test_force_tells_who_has_lost_what(dsn: str) -> None:
     assert [line.split(",")[0] for line in dropped[::2]] == [f"dropped: {name}" for name in NAMES]
 
 
+@pytest.mark.slow
 def test_partition_that_can_not_be_dropped_is_told_and_the_exit_code_is_1(dsn: str, tmp_path: Path) -> None:
     _filled(dsn)
 
@@ -130,6 +134,7 @@ def test_pg_cron_statement_is_printed_where_it_is_not_installed(dsn: str) -> Non
     assert (told["scheduled"], f"{told['statement']};" in output) == (False, True)
 
 
+@pytest.mark.slow
 async def test_every_goes_on_until_it_is_stopped(database: Database, dsn: str) -> None:
     command = [*COMMAND, "maintain", "--dsn", dsn, "--every", "1s", "--ahead", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:

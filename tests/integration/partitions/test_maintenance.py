@@ -156,6 +156,7 @@ async def test_day_has_24_hours_in_every_time_zone(dsn: str, database: Database)
     assert {start.astimezone(UTC).hour for start, _ in rows} == {0}
 
 
+@pytest.mark.slow
 async def test_writers_and_readers_go_on_while_the_default_partition_is_emptied(database: Database) -> None:
     history = [historic(f"h{n % 10}", 1 + n // 10, db_timestamp=PAST + n * HOUR) for n in range(600)]
     await import_events(database, history)
@@ -259,6 +260,7 @@ async def test_open_writer_makes_maintenance_give_up_and_a_later_run_works(datab
     assert await count(database) == 3
 
 
+@pytest.mark.slow
 async def test_writer_that_comes_while_maintenance_waits_is_let_through_by_its_lock_timeout(
     database: Database,
 ) -> None:

@@ -36,6 +36,7 @@ async def worker(database: Database, login: Callable[[str | None], str]) -> Asyn
         yield pool
 
 
+@pytest.mark.slow
 async def test_worker_makes_and_drops_partitions_though_it_owns_no_table(
     database: Database, worker: Database
 ) -> None:
@@ -94,6 +95,7 @@ async def test_objects_of_the_callers_search_path_have_no_part_in_it(
     assert [row["problem"] for row in rows] == [None]
 
 
+@pytest.mark.slow
 async def test_of_many_workers_one_does_it_each_time(database: Database) -> None:
     turns = await asyncio.gather(*(take_turn(database, DAY) for _ in range(5)))
     later = await take_turn(database, DAY)
@@ -130,6 +132,7 @@ async def test_what_somebody_needs_is_no_step(database: Database) -> None:
     assert await past(database) == NAMES[1:]
 
 
+@pytest.mark.slow
 async def test_what_is_to_be_archived_first_is_no_step(database: Database) -> None:
     await filled(database)
     await keep(database, "events", archive_first=True)
@@ -160,6 +163,7 @@ async def test_chore_of_a_worker_maintains_until_it_ends(database: Database, wor
     assert [task for task in asyncio.all_tasks() if task.get_name() == "Turns.run"] == []
 
 
+@pytest.mark.slow
 async def test_worker_process_does_the_chore(database: Database, dsn: str, tmp_path: Path) -> None:
     await filled(database)
     await execute(database, SEEN)
@@ -174,6 +178,7 @@ async def test_worker_process_does_the_chore(database: Database, dsn: str, tmp_p
     assert told["table"] == "events"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["projections_reader", "projections_worker"])
 async def test_roles_that_read_see_partitions_and_what_keeps_them(
     database: Database, login: Callable[[str | None], str], role: str

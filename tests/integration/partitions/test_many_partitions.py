@@ -141,6 +141,7 @@ def opened(connection: psycopg.Connection[Any], call: str, keys: dict[str, Any])
     return int(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ALWAYS)
 def test_what_runs_all_the_time_opens_few_partitions(journal: Journal, call: str) -> None:
     with psycopg.connect(journal.dsn, autocommit=True) as connection:
@@ -171,7 +172,7 @@ def test_a_source_is_read_backwards_to_its_first_event(journal: Journal) -> None
     assert len(rows) >= 399
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_pages_over_all_partitions_have_each_event_once_in_order(journal: Journal, size: int) -> None:
     page = (

@@ -137,7 +137,7 @@ async def test_function_knows_tables_with_partitions_alone(database: Database) -
     assert refused.value.sqlstate == "PJ070"
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["events", "matches", "webhook_events", "webhook_attempts"])
 @pytest.mark.parametrize(("before", "after"), [(DAY, 7 * HOUR), (HOUR, DAY)], ids=["shorter", "longer"])
 async def test_interval_is_changed_while_running_and_no_time_is_left_out_or_taken_twice(
@@ -168,6 +168,7 @@ async def test_events_go_on_into_the_right_partition_over_changes_of_the_interva
     assert await count(database, "projections.events_default") == 0
 
 
+@pytest.mark.slow
 async def test_days_without_maintenance_are_drained_while_writing_goes_on(database: Database) -> None:
     days = [historic(f"s{n % 4}", 1 + n // 4, db_timestamp=PAST + n * HOUR) for n in range(24 * 6)]
     await import_events(database, days)
@@ -208,7 +209,7 @@ async def test_matches_are_drained_likewise(database: Database) -> None:
     assert await count(database, "projections.matches") == 72
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "day",
     [
@@ -252,6 +253,7 @@ async def test_longest_interval_and_most_ahead_lead_to_times_that_can_be_shown(d
     assert rows[-1]["to_timestamp"].year > 3000
 
 
+@pytest.mark.slow
 async def test_name_that_is_taken_is_left_alone(database: Database) -> None:
     await import_events(database, [historic("a", 1)])
     await execute(database, "CREATE TABLE projections.events_20200101t000000 (mine integer)")
@@ -292,6 +294,7 @@ async def test_partitions_of_any_name_and_bounds_are_taken_for_what_they_are(dat
     assert [e.db_timestamp async for e in current_events(database, "plane")] == times
 
 
+@pytest.mark.slow
 async def test_partitions_of_any_name_and_place_are_dropped(database: Database) -> None:
     await execute(database, "CREATE SCHEMA elsewhere")
     await execute(

@@ -45,6 +45,7 @@ async def test_the_journal_keeps_everything_by_default(database: Database) -> No
     assert await kept_by(database) == dict.fromkeys(NAMES, ("kept forever",))
 
 
+@pytest.mark.slow
 async def test_partitions_that_nobody_needs_are_dropped_when_their_retention_is_over(
     journal: Database,
 ) -> None:
@@ -55,6 +56,7 @@ async def test_partitions_that_nobody_needs_are_dropped_when_their_retention_is_
     assert await count(journal) == 0
 
 
+@pytest.mark.slow
 async def test_partition_is_kept_until_its_retention_is_over(journal: Database) -> None:
     age = datetime.now(UTC) - (PAST + 2 * DAY)
     await keep(journal, "events", retention=age - HOUR)
@@ -66,6 +68,7 @@ async def test_partition_is_kept_until_its_retention_is_over(journal: Database) 
     assert reason.startswith("kept until ")
 
 
+@pytest.mark.slow
 async def test_projection_keeps_partitions_from_its_horizon_on(journal: Database) -> None:
     await reader(journal, PAST + DAY + HOUR)
 
@@ -78,6 +81,7 @@ async def test_projection_keeps_partitions_from_its_horizon_on(journal: Database
     )
 
 
+@pytest.mark.slow
 async def test_partition_goes_when_the_horizon_is_at_its_end_exactly(journal: Database) -> None:
     await reader(journal, PAST + DAY)
 
@@ -106,6 +110,7 @@ async def test_projection_without_ranges_keeps_everything(journal: Database) -> 
     assert await kept_by(journal) == dict.fromkeys(NAMES, ("projection slow stands at -infinity",))
 
 
+@pytest.mark.slow
 async def test_projection_that_is_deleted_keeps_nothing(journal: Database) -> None:
     await reader(journal, PAST)
     await execute(journal, "DELETE FROM projections.projections WHERE name = 'slow'")
@@ -113,6 +118,7 @@ async def test_projection_that_is_deleted_keeps_nothing(journal: Database) -> No
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.slow
 async def test_import_that_was_not_read_keeps_its_time(journal: Database) -> None:
     number = await reader(journal, PAST + WEEK)
     await execute(
@@ -133,7 +139,7 @@ async def test_import_that_was_not_read_keeps_its_time(journal: Database) -> Non
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "keeps"),
     [("folding", True), ("verified", True), ("swapped", False), ("cancelled", False), ("dropped", False)],
@@ -155,6 +161,7 @@ async def test_rebuild_keeps_everything_until_it_is_finished(
     assert await kept_by(journal) == dict.fromkeys(NAMES, expected)
 
 
+@pytest.mark.slow
 async def test_parked_source_keeps_its_event_and_those_behind_it(journal: Database) -> None:
     number = await reader(journal, PAST + WEEK)
     await execute(
@@ -185,6 +192,7 @@ async def test_directed_event_that_waits_keeps_its_partition_alone(journal: Data
     }
 
 
+@pytest.mark.slow
 async def test_event_that_a_condition_has_not_answered_keeps_its_partition_alone(journal: Database) -> None:
     """Where it is for a reliable group."""
     subscribe = (
@@ -209,6 +217,7 @@ async def test_event_that_a_condition_has_not_answered_keeps_its_partition_alone
     }
 
 
+@pytest.mark.slow
 async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_partitions(
     journal: Database,
 ) -> None:
@@ -238,6 +247,7 @@ async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_pa
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.slow
 async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journal: Database) -> None:
     await execute(
         journal, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST + WEEK, PAST + 8 * DAY
@@ -257,6 +267,7 @@ async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journa
     assert await fetchval(journal, "SELECT dropped_until FROM projections.subscription_groups") == 1
 
 
+@pytest.mark.slow
 async def test_ranges_of_a_group_keep_what_each_has_not_read(journal: Database) -> None:
     number = await group(journal)
     await execute(journal, "SELECT projections._cut_group_v1('billing', '{0,512}')")
@@ -273,12 +284,14 @@ async def test_ranges_of_a_group_keep_what_each_has_not_read(journal: Database) 
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.slow
 async def test_group_that_only_listens_keeps_nothing(journal: Database) -> None:
     await match(journal, await group(journal, reliable=False), PAST + DAY, PAST + WEEK)
 
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.slow
 async def test_subscription_keeps_events_that_nobody_has_begun_to_match(journal: Database) -> None:
     await fetchval(journal, "SELECT projections.subscribe_v1('billing')")
     await execute(journal, "UPDATE projections.subscriptions SET since = $1", PAST + DAY)
@@ -289,7 +302,7 @@ async def test_subscription_keeps_events_that_nobody_has_begun_to_match(journal:
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [False, True])
 async def test_function_refuses_a_partition_whose_retention_is_not_over(
     journal: Database, force: bool
@@ -302,6 +315,7 @@ async def test_function_refuses_a_partition_whose_retention_is_not_over(
     assert refused.value.sqlstate == "PJ071"
 
 
+@pytest.mark.slow
 async def test_function_refuses_a_partition_that_somebody_needs_and_names_them(journal: Database) -> None:
     await reader(journal, PAST + HOUR)
 
@@ -312,7 +326,7 @@ async def test_function_refuses_a_partition_that_somebody_needs_and_names_them(j
     assert await past(journal) == NAMES
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["events_default", "sources", "nothing", "", "the one that runs"])
 async def test_function_refuses_what_is_no_closed_partition(journal: Database, name: str) -> None:
     running = await fetchval(
@@ -329,6 +343,7 @@ async def test_function_refuses_what_is_no_closed_partition(journal: Database, n
     assert refused.value.sqlstate == "PJ070"
 
 
+@pytest.mark.slow
 async def test_force_drops_what_is_unread_and_says_how_much_for_whom(journal: Database) -> None:
     number = await reader(journal, PAST + 2 * HOUR)
     await reader(journal, PAST + WEEK, "passed")
@@ -354,6 +369,7 @@ async def test_force_drops_what_is_unread_and_says_how_much_for_whom(journal: Da
     assert await count(journal) == 0
 
 
+@pytest.mark.slow
 async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> None:
     number = await reader(journal, PAST + WEEK, "rebuilt")
     await execute(
@@ -379,6 +395,7 @@ async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> 
     ]
 
 
+@pytest.mark.slow
 async def test_groups_learn_up_to_which_match_was_dropped(database: Database) -> None:
     behind, ahead = await group(database), await group(database, "ahead")
     await execute(database, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
@@ -412,6 +429,7 @@ async def test_subscriptions_that_nobody_uses_expire(database: Database) -> None
     assert await count(database, "projections.subscriptions") == 1
 
 
+@pytest.mark.slow
 async def test_group_that_catches_up_keeps_what_it_has_still_to_look_at(journal: Database) -> None:
     await match_all(journal)
     async with journal.transaction() as session:

@@ -26,6 +26,7 @@ def problems(done: Maintained) -> list[str | None]:
     return [each.problem for each in done.dropped]
 
 
+@pytest.mark.slow
 async def test_each_partition_is_archived_before_it_is_dropped(journal: Database) -> None:
     archived: list[tuple[str, int, list[str]]] = []
 
@@ -38,6 +39,7 @@ async def test_each_partition_is_archived_before_it_is_dropped(journal: Database
     assert [(each.archived, each.problem) for each in done.dropped] == [(True, None)] * 3
 
 
+@pytest.mark.slow
 async def test_plain_function_archives_too(journal: Database) -> None:
     archived: list[str] = []
 
@@ -49,6 +51,7 @@ async def test_plain_function_archives_too(journal: Database) -> None:
     assert archived == NAMES
 
 
+@pytest.mark.slow
 async def test_partition_that_could_not_be_archived_stays_and_the_others_go(journal: Database) -> None:
     async def archive(partition: Partition) -> None:
         if partition.name == NAMES[1]:
@@ -60,6 +63,7 @@ async def test_partition_that_could_not_be_archived_stays_and_the_others_go(jour
     assert await past(journal) == [NAMES[1]]
 
 
+@pytest.mark.slow
 async def test_partition_that_changes_after_it_was_archived_stays(journal: Database) -> None:
     async def archive(partition: Partition) -> None:
         if partition.name == NAMES[0]:
@@ -80,7 +84,7 @@ async def test_partition_that_changes_after_it_was_archived_stays(journal: Datab
     assert await count(journal) == 13
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [False, True])
 async def test_where_archiving_comes_first_a_run_without_it_drops_nothing(
     journal: Database, force: bool
@@ -95,6 +99,7 @@ async def test_where_archiving_comes_first_a_run_without_it_drops_nothing(
         await fetchval(journal, "SELECT projections._drop_partition_v1($1, TRUE)", NAMES[0])
 
 
+@pytest.mark.slow
 async def test_what_is_kept_is_not_archived(journal: Database) -> None:
     await keep(journal, "events", retention="forever")
 
@@ -106,6 +111,7 @@ async def test_what_is_kept_is_not_archived(journal: Database) -> None:
     assert done.dropped == ()
 
 
+@pytest.mark.slow
 async def test_matches_are_dropped_without_an_archive(database: Database) -> None:
     await execute(database, "SELECT projections._create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)
     await match(database, await group(database, reliable=False), PAST, PAST)
@@ -120,6 +126,7 @@ async def test_matches_are_dropped_without_an_archive(database: Database) -> Non
     ]
 
 
+@pytest.mark.slow
 async def test_archive_of_parquet_files_takes_each_partition_and_gives_it_back(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ async def _until_somebody_waits(database: Database) -> None:
     await until(database, f"SELECT count(*) > 0 FROM {WAITING}")
 
 
+@pytest.mark.slow
 async def test_run_that_is_killed_after_detaching_leaves_the_partition_whole(journal: Database) -> None:
     async with journal.session() as session:
         await session.begin()
@@ -67,6 +68,7 @@ async def test_run_that_is_killed_after_detaching_leaves_the_partition_whole(jou
     assert len((await retained(journal)).dropped) == 3
 
 
+@pytest.mark.slow
 async def test_open_reader_makes_the_run_give_up_and_a_later_one_works(journal: Database) -> None:
     async with journal.session() as session:
         await session.begin()
@@ -81,6 +83,7 @@ async def test_open_reader_makes_the_run_give_up_and_a_later_one_works(journal: 
     assert await count(journal) == 1
 
 
+@pytest.mark.slow
 async def test_run_does_not_wait_for_every_partition_when_the_first_few_are_in_use(
     database: Database,
 ) -> None:
@@ -99,6 +102,7 @@ async def test_run_does_not_wait_for_every_partition_when_the_first_few_are_in_u
     ] * 3
 
 
+@pytest.mark.slow
 async def test_whoever_comes_while_the_run_waits_is_let_through_by_its_lock_timeout(
     journal: Database,
 ) -> None:
@@ -132,6 +136,7 @@ async def test_import_in_flight_into_the_partition_is_waited_for_and_then_kept(j
             await refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -157,6 +162,7 @@ async def test_projection_that_comes_to_need_the_partition_meanwhile_keeps_it(
     assert error.value.sqlstate == "PJ071"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["events", "matches"])
 async def test_what_a_group_has_not_read_is_looked_at_before_the_locks_of_consumers_and_once(
     journal: Database, table: str
@@ -185,6 +191,7 @@ async def test_what_a_group_has_not_read_is_looked_at_before_the_locks_of_consum
         await dropping.rollback()
 
 
+@pytest.mark.slow
 async def test_a_group_that_is_cut_while_a_partition_is_to_be_dropped_keeps_it(journal: Database) -> None:
     await group(journal)
     async with journal.session() as session:
@@ -200,6 +207,7 @@ async def test_a_group_that_is_cut_while_a_partition_is_to_be_dropped_keeps_it(j
     assert await fetchval(journal, DROP, NAMES[0]) > 0
 
 
+@pytest.mark.slow
 async def test_all_locks_of_a_drop_are_had_within_one_lock_timeout(journal: Database) -> None:
     """What is left of it when the first is had is all that there is for the next."""
     async with journal.session() as session, journal.session() as other:
@@ -278,6 +286,7 @@ async def test_match_that_moves_to_a_new_partition_while_it_is_looked_for_is_fou
     assert page == []
 
 
+@pytest.mark.slow
 async def test_of_two_runs_at_once_each_partition_is_dropped_by_one(journal: Database) -> None:
     # The drop of the other may have to wait for the disk.
     patient: dict[str, Any] = {"attempts": 1000, "pause": timedelta(milliseconds=20)}
@@ -302,6 +311,7 @@ async def test_run_says_that_another_is_at_work(journal: Database) -> None:
     assert await past(journal) == NAMES
 
 
+@pytest.mark.slow
 async def test_step_that_waits_in_vain_is_told_and_the_next_is_done(journal: Database) -> None:
     await keep(journal, "events", ahead=1)
     async with journal.session() as session:
@@ -317,6 +327,7 @@ async def test_step_that_waits_in_vain_is_told_and_the_next_is_done(journal: Dat
     ]
 
 
+@pytest.mark.slow
 async def test_broken_partition_never_stops_the_others(journal: Database) -> None:
     await execute(journal, f"CREATE VIEW public.depends AS SELECT * FROM projections.{NAMES[0]}")
 
@@ -325,6 +336,7 @@ async def test_broken_partition_never_stops_the_others(journal: Database) -> Non
     assert await past(journal) == NAMES[:1]
 
 
+@pytest.mark.slow
 async def test_writers_and_readers_go_on_while_old_partitions_leave(journal: Database) -> None:
     done, appended = asyncio.Event(), 0
 
@@ -350,6 +362,7 @@ async def test_writers_and_readers_go_on_while_old_partitions_leave(journal: Dat
     assert await count(journal) == appended
 
 
+@pytest.mark.slow
 async def test_import_of_the_dropped_time_waits_and_goes_to_the_default_partition(journal: Database) -> None:
     async with journal.session() as session:
         await session.begin()
@@ -362,6 +375,7 @@ async def test_import_of_the_dropped_time_waits_and_goes_to_the_default_partitio
     assert await count(journal, "projections.events_default") == 1
 
 
+@pytest.mark.slow
 async def test_copy_in_slice_order_goes_with_its_partition(journal: Database) -> None:
     """A run that puts it in slice order says so at its swap."""
     await fetchval(journal, "SELECT projections._cluster_partition_v1($1)", NAMES[0])
@@ -375,6 +389,7 @@ async def test_copy_in_slice_order_goes_with_its_partition(journal: Database) ->
     assert refused.value.sqlstate == "PJ050"
 
 
+@pytest.mark.slow
 async def test_table_that_was_detached_by_hand_is_left_alone(journal: Database) -> None:
     await execute(journal, f"ALTER TABLE projections.events DETACH PARTITION projections.{NAMES[0]}")
 

@@ -29,6 +29,7 @@ def seeing(seen: list[tuple[str, int]], does: Any = None, **delivery: Any) -> ty
     return Seeing
 
 
+@pytest.mark.slow
 async def test_without_faults_every_event_is_handled_once_in_its_sources_order(database: Database) -> None:
     seen: list[tuple[str, int]] = []
     for _ in range(10):
@@ -85,6 +86,7 @@ async def test_sources_are_handled_at_the_same_time(database: Database) -> None:
     each_once(seen, a=2, b=2, c=2)
 
 
+@pytest.mark.slow
 async def test_no_more_sources_than_said_are_handled_at_the_same_time(database: Database) -> None:
     active, most = 0, 0
 
@@ -102,7 +104,7 @@ async def test_no_more_sources_than_said_are_handled_at_the_same_time(database: 
     assert most <= 2
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_crash_repeats_no_more_than_what_was_not_stored(database: Database, at: int) -> None:
     """The process is cancelled in the middle of the third chunk: the first two are not handled again."""
@@ -147,6 +149,7 @@ async def test_a_statement_of_the_handler_stays_when_the_handler_fails_later(dat
     assert await fetchval(database, "SELECT count(*) FROM notes") == 2
 
 
+@pytest.mark.slow
 async def test_groups_are_handled_at_least_once(database: Database) -> None:
     lists: list[list[tuple[str, int]]] = []
 

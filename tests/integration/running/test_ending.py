@@ -64,7 +64,7 @@ async def test_a_stop_ends_after_the_events_that_are_being_handled(
     each_once(await effects(journal), **dict.fromkeys(sources, 1))
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @DELIVERIES
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_task_that_is_cancelled_gives_its_ranges_back_at_once(

@@ -77,7 +77,7 @@ def past(kind: str, source: str, seq_nr: int = 1) -> HistoricEvent:
     return HistoricEvent(source, Happened(), kind, seq_nr=seq_nr, db_timestamp=at)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_events_come_in_the_order_of_time_across_types(database: Database, types: Any) -> None:
     order = []
@@ -98,7 +98,7 @@ async def test_events_of_other_types_are_not_handled(database: Database) -> None
     each_once(await effects(database), a=1, c=1)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_what_is_appended_and_committed_late_while_it_runs_is_handled_once(
     database: Database, types: Any
@@ -132,6 +132,7 @@ async def test_a_type_that_has_no_events_is_named(database: Database, caplog: An
     assert said == ["projection 'p': the journal has no events of entity type 'airprot' yet"]
 
 
+@pytest.mark.slow
 async def test_a_type_of_the_library_may_have_no_events(database: Database, caplog: Any) -> None:
     await happen(database, ("plane", "a"))
 
@@ -166,10 +167,12 @@ class TestChanging:
 
         assert "raise its version and rebuild it, or give it another name" in str(refused.value)
 
+    @pytest.mark.slow
     async def test_the_order_of_the_types_does_not_matter(self, database: Database) -> None:
         await caught_up(database, reading(("airport", "plane")))
         await caught_up(database, reading(["plane", "airport"]))
 
+    @pytest.mark.slow
     async def test_another_version_waits_while_the_one_before_goes_on(self, database: Database) -> None:
         await happen(database, ("plane", "a"), ("airport", "b"))
         await caught_up(database, reading("plane"))
@@ -184,6 +187,7 @@ class TestChanging:
 
         each_once(await effects(database), a=2)
 
+    @pytest.mark.slow
     async def test_a_worker_of_the_version_that_reads_other_types_takes_nothing_and_says_so(
         self, database: Database, caplog: Any
     ) -> None:
@@ -227,6 +231,7 @@ async def run_until(database: Database, definition: Any, stop: asyncio.Event) ->
 
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 class TestImports:
+    @pytest.mark.slow
     async def test_history_of_each_type_is_handled_while_it_runs(
         self, database: Database, types: Any
     ) -> None:
@@ -240,7 +245,7 @@ class TestImports:
 
         each_once(await effects(database), a=1, b=1, old=1, older=2)
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     async def test_what_was_imported_is_kept_from_eviction_and_retention(
         self, database: Database, types: Any
     ) -> None:
@@ -261,6 +266,7 @@ class TestImports:
         each_once(await effects(database), a=1, old=1)
 
 
+@pytest.mark.slow
 async def test_history_of_an_evicted_time_is_refused_for_each_type_that_is_read(database: Database) -> None:
     await caught_up(database, reading(BOTH))
     await execute(database, "UPDATE projections.projections SET evicted_before = now()")
@@ -271,6 +277,7 @@ async def test_history_of_an_evicted_time_is_refused_for_each_type_that_is_read(
     await import_events(database, [past("ship", "old")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("types", "unread"), [(BOTH, 3), (ALL_TYPES, 4)], ids=["two", "all"])
 async def test_what_a_partition_that_is_dropped_would_lose_is_counted_over_all_types(
     database: Database, types: Any, unread: int
@@ -311,6 +318,7 @@ async def test_events_that_come_back_from_an_archive_are_read_or_passed_whatever
             assert await fetchval(database, horizon) == (before if kind == "ship" else PAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_lag_counts_the_events_of_all_types(database: Database, types: Any) -> None:
     await happen(database, ("plane", "a"), ("airport", "b"), ("airport", "c"))
@@ -326,6 +334,7 @@ async def test_lag_counts_the_events_of_all_types(database: Database, types: Any
     assert found.entity_types == EntityTypes.of(types)
 
 
+@pytest.mark.slow
 async def test_lag_of_every_type_counts_one_that_comes_to_be(database: Database) -> None:
     await caught_up(database, reading(ALL_TYPES))
     await happen(database, ("ship", "a"), ("boat", "b"))
@@ -334,6 +343,7 @@ async def test_lag_of_every_type_counts_one_that_comes_to_be(database: Database)
         assert (await projection_lag(session, "p")).backlog == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_what_was_appended_is_waited_for_whatever_its_type(database: Database, types: Any) -> None:
     async with running(database, reading(types)):
@@ -343,6 +353,7 @@ async def test_what_was_appended_is_waited_for_whatever_its_type(database: Datab
         each_once(await effects(database), a=1, b=1)
 
 
+@pytest.mark.slow
 async def test_waiting_for_an_event_of_a_type_that_is_not_read_is_refused(database: Database) -> None:
     await caught_up(database, reading(BOTH))
     appended = await happen(database, ("ship", "a"))
@@ -353,7 +364,7 @@ async def test_waiting_for_an_event_of_a_type_that_is_not_read_is_refused(databa
         await wait_for(database, "p", appended, SOON)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_whoever_appends_handles_events_of_all_types_inline_or_leaves_them_where_its_code_reads_others(
     database: Database, types: Any
@@ -374,6 +385,7 @@ async def test_whoever_appends_handles_events_of_all_types_inline_or_leaves_them
     each_once(await effects(database), a=2, b=1)
 
 
+@pytest.mark.slow
 async def test_ranges_are_cut_and_parked_sources_go_on_over_all_types(database: Database) -> None:
     await happen(database, *((BOTH[n % 2], f"s{n}") for n in range(40)))
     await caught_up(database, reading(BOTH, fails_at="s3"))

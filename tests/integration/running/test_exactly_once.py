@@ -64,6 +64,7 @@ def once(does: Does) -> Does:
     return first
 
 
+@pytest.mark.slow
 async def test_every_event_has_its_effect_once_and_in_order(either: Database) -> None:
     for _ in range(3):
         await happen(either, "a", "b", "a", "c")
@@ -74,6 +75,7 @@ async def test_every_event_has_its_effect_once_and_in_order(either: Database) ->
     each_once(await effects(either), a=6, b=3, c=3)
 
 
+@pytest.mark.slow
 async def test_a_handler_that_raises_leaves_neither_effect_nor_offset(either: Database) -> None:
     await happen(either, "a")
 
@@ -96,6 +98,7 @@ async def test_bad_sql_leaves_neither_effect_nor_offset(either: Database) -> Non
     assert "invalid input syntax" in str(told.all("parked")[0][2])
 
 
+@pytest.mark.slow
 async def test_a_constraint_that_fails_at_commit_is_tried_again_and_not_lost(either: Database) -> None:
     await execute(either, "CREATE TABLE allowed (source_id text PRIMARY KEY)")
     await execute(
@@ -113,6 +116,7 @@ async def test_a_constraint_that_fails_at_commit_is_tried_again_and_not_lost(eit
     each_once(await effects(either), a=2, b=1)
 
 
+@pytest.mark.slow
 async def test_retries_that_failed_at_commit_are_counted(journal: Database) -> None:
     await execute(journal, "CREATE TABLE allowed (source_id text PRIMARY KEY)")
     await execute(
@@ -126,6 +130,7 @@ async def test_retries_that_failed_at_commit_are_counted(journal: Database) -> N
     assert len(told.all("parked")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_connection_lost_at_commit_neither_loses_nor_repeats(
@@ -146,6 +151,7 @@ async def test_a_connection_lost_at_commit_neither_loses_nor_repeats(
     assert isinstance(told.all("failed")[0][2], DatabaseUnavailable)
 
 
+@pytest.mark.slow
 async def test_a_backend_that_dies_in_the_middle_of_a_batch_repeats_nothing(
     either: Database, database: Database
 ) -> None:
@@ -161,6 +167,7 @@ async def test_a_backend_that_dies_in_the_middle_of_a_batch_repeats_nothing(
     assert told.names("failed", "error", "parked") == ["failed"]
 
 
+@pytest.mark.slow
 async def test_a_swallowed_database_error_is_a_failure_of_the_event(either: Database) -> None:
     async def swallow(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         if envelope.source_id == "bad":
@@ -175,6 +182,7 @@ async def test_a_swallowed_database_error_is_a_failure_of_the_event(either: Data
     assert "savepoint()" in str(told.all("parked")[0][2])
 
 
+@pytest.mark.slow
 async def test_a_swallowed_loss_of_the_connection_is_not_the_events_fault(
     either: Database, database: Database
 ) -> None:
@@ -205,6 +213,7 @@ async def test_an_error_inside_a_savepoint_is_the_handlers_own_affair(either: Da
     each_once(await effects(either), a=2)
 
 
+@pytest.mark.slow
 async def test_a_commit_through_the_session_is_refused(either: Database) -> None:
     async def commit(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.execute("COMMIT")
@@ -217,6 +226,7 @@ async def test_a_commit_through_the_session_is_refused(either: Database) -> None
     assert await effects(either) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"])
 async def test_a_handler_that_ends_the_transaction_behind_the_session_stops_the_run(
     journal: Database, statement: str
@@ -244,6 +254,7 @@ async def test_a_serialization_failure_is_no_attempt_of_the_event(journal: Datab
     assert told.names("error", "failed") == []
 
 
+@pytest.mark.slow
 async def test_a_late_commit_is_delivered_once(either: Database) -> None:
     """A transaction appends, stays open while later events are handled, and commits."""
     async with running(either, recording()):
@@ -258,6 +269,7 @@ async def test_a_late_commit_is_delivered_once(either: Database) -> None:
     each_once(await effects(either), a=1, b=1, late=2)
 
 
+@pytest.mark.slow
 async def test_a_late_commit_survives_a_restart_of_the_projection(journal: Database) -> None:
     async with journal.transaction() as late:
         await late.fetchval("SELECT projections.append_event_v1('late', 'plane', 'Happened', '{}')")
@@ -292,6 +304,7 @@ async def test_a_graceful_stop_finishes_the_batch(journal: Database) -> None:
     await until(journal, "SELECT count(*) = 2 FROM projections.source_offsets")
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_cancelled_rolls_back_what_it_was_at(journal: Database) -> None:
     entered = asyncio.Event()
 

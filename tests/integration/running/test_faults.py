@@ -54,6 +54,7 @@ async def id_of(database: Database, name: str = "p") -> int:
         return (await offsets.status(session, name)).projection_id
 
 
+@pytest.mark.slow
 async def test_an_eviction_that_meets_a_reset_evicts_by_what_the_reset_leaves(journal: Database) -> None:
     await happen(journal, "a")
     await caught_up(journal, recording())
@@ -69,6 +70,7 @@ async def test_an_eviction_that_meets_a_reset_evicts_by_what_the_reset_leaves(jo
     assert await fetchval(journal, EVICTED)
 
 
+@pytest.mark.slow
 async def test_a_reset_that_meets_a_cut_resets_what_the_cut_leaves(journal: Database) -> None:
     await happen(journal, "a")
     await caught_up(journal, recording())
@@ -84,6 +86,7 @@ async def test_a_reset_that_meets_a_cut_resets_what_the_cut_leaves(journal: Data
     assert await fetchval(journal, HORIZONS) == PAST
 
 
+@pytest.mark.slow
 async def test_an_eviction_does_not_wait_for_an_import(journal: Database) -> None:
     await caught_up(journal, recording())
     number = await id_of(journal)
@@ -97,7 +100,7 @@ async def test_an_eviction_does_not_wait_for_an_import(journal: Database) -> Non
     assert refused.value.sqlstate == "55P03"
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", ["{512}", "{0,512,512}", "{0,1024}", "{}", "{0,600,300}"])
 async def test_a_cut_that_does_not_tile_is_refused(journal: Database, cut: str) -> None:
     await caught_up(journal, recording())
@@ -150,6 +153,7 @@ async def test_a_fatal_fault_ends_all_though_another_projection_fails_to_stop(jo
             await run(journal, Stubborn, recording(end), settings=settings())
 
 
+@pytest.mark.slow
 async def test_a_projection_that_is_locked_does_not_keep_others_from_being_shared(journal: Database) -> None:
     """Somebody has begun to pause the first, and not committed, when a worker leaves."""
     both = (recording(), recording(name="q"))
@@ -176,6 +180,7 @@ async def test_a_range_that_moves_on_has_recovered(journal: Database) -> None:
     assert await fetchval(journal, "SELECT error IS NULL FROM projections.projection_ranges")
 
 
+@pytest.mark.slow
 async def test_a_batch_of_slow_handlers_is_not_taken_for_a_frozen_process(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +214,7 @@ async def test_a_projection_that_is_deleted_while_it_runs_is_told(
     assert "deleted" in [getattr(record, "action", None) for record in caplog.records]
 
 
+@pytest.mark.slow
 async def test_take_over_leaves_the_other_projections_of_a_worker_alone(journal: Database) -> None:
     both = (recording(), recording(name="q"))
     async with running(journal, *both) as told:

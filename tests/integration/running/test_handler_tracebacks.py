@@ -54,6 +54,7 @@ def lines(caplog: pytest.LogCaptureFixture, action: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @DELIVERIES
 async def test_what_a_handler_raised_is_logged_and_stored_with_file_and_line(
     journal: Database, delivery: Any, caplog: pytest.LogCaptureFixture
@@ -74,6 +75,7 @@ async def test_what_a_handler_raised_is_logged_and_stored_with_file_and_line(
     assert "no carrier" in found.error
 
 
+@pytest.mark.slow
 async def test_text_lines_name_the_projection(journal: Database, caplog: pytest.LogCaptureFixture) -> None:
     await happen(journal, "a")
 

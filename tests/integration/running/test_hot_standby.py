@@ -55,6 +55,7 @@ async def servers(base_cluster: Server, databases: Databases, template: str) -> 
         yield both
 
 
+@pytest.mark.slow
 async def test_a_projection_reads_the_standby_and_writes_elsewhere(servers: Servers) -> None:
     await happen(servers.primary, *["a", "b", "c"] * 30)
     async with running(servers.read_side, recording(), journal=servers.log, ranges=4):
@@ -73,6 +74,7 @@ async def test_a_projection_reads_the_standby_and_writes_elsewhere(servers: Serv
     each_once(await effects(servers.read_side), a=32, b=31, c=30, late=1)
 
 
+@pytest.mark.slow
 async def test_what_is_committed_asynchronously_is_waited_for(servers: Servers) -> None:
     """The place that is written may be before a commit whose lock is gone: what is inserted counts."""
     await execute(servers.primary, "ALTER DATABASE one SET synchronous_commit = off")
@@ -86,6 +88,7 @@ async def test_what_is_committed_asynchronously_is_waited_for(servers: Servers) 
     each_once(await effects(servers.read_side), **{f"s{n}": 29 if n < 4 else 28 for n in range(7)})
 
 
+@pytest.mark.slow
 async def test_a_standby_that_is_killed_goes_on_where_it_was(servers: Servers) -> None:
     async with running(servers.read_side, recording(), journal=servers.log, ranges=2):
         for life in range(3):
@@ -99,6 +102,7 @@ async def test_a_standby_that_is_killed_goes_on_where_it_was(servers: Servers) -
     assert await fetchval(servers.read_side, "SELECT count(*) FROM projections.parked_sources") == 0
 
 
+@pytest.mark.slow
 async def test_a_primary_that_is_killed_loses_nothing(servers: Servers) -> None:
     async with running(servers.read_side, recording(), journal=servers.log):
         for life in range(3):
@@ -123,6 +127,7 @@ async def answering(database: Database) -> None:
                 return
 
 
+@pytest.mark.slow
 async def test_a_standby_that_is_promoted_is_not_read_with_the_primary_of_before(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +149,7 @@ async def test_a_standby_that_is_promoted_is_not_read_with_the_primary_of_before
     each_once(await effects(servers.read_side), a=2, b=1)
 
 
+@pytest.mark.slow
 async def test_a_fail_over_loses_only_what_nobody_has_read(servers: Servers) -> None:
     """What the standby has not, was not handled: so nothing is ahead of it, and nothing is parked."""
     await happen(servers.primary, "a", "b")
@@ -170,6 +176,7 @@ CROSS JOIN LATERAL (
 """
 
 
+@pytest.mark.slow
 async def test_a_query_that_replay_cancels_is_made_again(servers: Servers) -> None:
     servers.both.standby.value("ALTER SYSTEM SET max_standby_streaming_delay = 0")
     servers.both.standby.value("SELECT pg_reload_conf()")
@@ -186,6 +193,7 @@ async def test_a_query_that_replay_cancels_is_made_again(servers: Servers) -> No
     each_once(await effects(servers.read_side), slow=1, b=1)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_behind_is_not_read(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name may lead to several standbys: a poll that one has confirmed says nothing of the others."""
     await happen(servers.primary, "a")
@@ -215,6 +223,7 @@ async def lent(log: Log) -> None:
         pass
 
 
+@pytest.mark.slow
 async def test_a_standby_that_is_late_on_purpose_is_read_at_its_own_pace(servers: Servers) -> None:
     """Its polls count late, and events come as it shows them."""
     servers.both.standby.value("ALTER SYSTEM SET recovery_min_apply_delay = '2s'")
@@ -243,6 +252,7 @@ async def test_the_lag_counts_what_the_standby_has_not_replayed(servers: Servers
         assert (await projection_lag(session, "p", journal=servers.log)).backlog == 0
 
 
+@pytest.mark.slow
 async def test_catching_up_means_what_the_primary_has(servers: Servers) -> None:
     await servers.pause()
     await happen(servers.primary, "a")
@@ -255,6 +265,7 @@ async def test_catching_up_means_what_the_primary_has(servers: Servers) -> None:
     assert await effects(servers.read_side) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_ranges_that_wait_for_a_standby_whose_replay_is_paused_stop_together(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +354,7 @@ CREATE ROLE reads LOGIN IN ROLE projections_reader
 """
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_right_is_refused(servers: Servers, base_cluster: Server) -> None:
     read_side, projection = servers.read_side, recording()
     both = Log(servers.standby, primary=Primary(servers.standby))

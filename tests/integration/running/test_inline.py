@@ -66,6 +66,7 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
 
 @pytest.mark.parametrize("way", WAYS)
 class TestEveryConnection:
+    @pytest.mark.slow
     async def test_what_is_appended_is_handled_in_the_same_transaction(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -82,7 +83,7 @@ class TestEveryConnection:
         assert await fetchval(journal, "SELECT n FROM kinds") == 4
         assert await fetchval(journal, "SELECT array_agg(seq_nr ORDER BY seq_nr) FROM effects") == [1, 2]
 
-    @pytest.mark.daily(3)
+    @pytest.mark.slow
     async def test_a_handler_that_fails_leaves_nothing_even_where_the_caller_goes_on(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -99,7 +100,7 @@ class TestEveryConnection:
         assert await counted(journal) == (0, 0)
         assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 0
 
-    @pytest.mark.daily(3)
+    @pytest.mark.slow
     async def test_texts_and_nulls_arrive_whatever_the_settings_of_the_connection(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -118,6 +119,7 @@ class TestEveryConnection:
 class TestWhoHandles:
     """The append where it may; else a worker."""
 
+    @pytest.mark.slow
     async def test_a_projection_that_is_live(self, journal: Database) -> None:
         async with journal.session() as session:
             await Inline(DELAYS).set_mode(session, "live")
@@ -128,6 +130,7 @@ class TestWhoHandles:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (1, 1)
 
+    @pytest.mark.slow
     async def test_a_projection_that_is_paused(self, journal: Database) -> None:
         async with journal.session() as session:
             await offsets.set_paused(session, "p", paused=True)
@@ -146,6 +149,7 @@ class TestWhoHandles:
 
         assert await counted(journal) == (0, 0)
 
+    @pytest.mark.slow
     async def test_a_source_whose_events_before_are_not_handled(self, journal: Database) -> None:
         await happen(journal, "a")
         await inline(journal, event("a"), event("b"))
@@ -159,6 +163,7 @@ class TestWhoHandles:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (5, 2)
 
+    @pytest.mark.slow
     async def test_a_source_that_is_parked(self, journal: Database) -> None:
         await happen(journal, "a", n=-1)
         await caught_up(journal, DELAYS)
@@ -168,6 +173,7 @@ class TestWhoHandles:
         await caught_up(journal, DELAYS)
         assert await counted(journal) == (1, 0)
 
+    @pytest.mark.slow
     async def test_a_source_whose_offset_was_evicted(self, journal: Database) -> None:
         await inline(journal, event("a"))
         await happen(journal, "b")
@@ -187,7 +193,7 @@ class TestWhoHandles:
         assert await counted(journal) == (0, 0)
         assert await fetchval(journal, "SELECT count(*) FROM projections.source_offsets") == 0
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("handled", [True, False])
     async def test_an_event_that_was_stored_before(self, journal: Database, handled: bool) -> None:
         first, second = event("a", event_id=UUID(int=1)), event("a", event_id=UUID(int=2))
@@ -207,6 +213,7 @@ class TestWhoHandles:
 
         assert await counted(journal) == (0, 0)
 
+    @pytest.mark.slow
     async def test_workers_that_run_meanwhile(self, journal: Database) -> None:
         async with running(journal, DELAYS, ranges=2) as told:
             for _ in range(20):
@@ -225,6 +232,7 @@ async def append_plainly(database: Database, *events: Event) -> None:
         await append(session, events)
 
 
+@pytest.mark.slow
 async def test_lag_is_what_nobody_has_handled(journal: Database) -> None:
     async def lag() -> tuple[int, int]:
         async with journal.session() as session:
@@ -245,6 +253,7 @@ async def test_lag_is_what_nobody_has_handled(journal: Database) -> None:
 
 
 class TestRaces:
+    @pytest.mark.slow
     async def test_a_change_of_mode_waits_for_what_is_being_handled(
         self, journal: Database, dsn: str
     ) -> None:
@@ -261,6 +270,7 @@ class TestRaces:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (2, 1)
 
+    @pytest.mark.slow
     async def test_a_change_that_waits_for_a_transaction_left_open_lets_others_append(
         self, journal: Database, dsn: str
     ) -> None:
@@ -279,6 +289,7 @@ class TestRaces:
         assert await fetchval(journal, "SELECT count(*) FROM effects") == 2
         assert await fetchval(journal, "SELECT mode FROM projections.projections WHERE name = 'q'") == "live"
 
+    @pytest.mark.slow
     async def test_a_change_has_the_lock_timeout_of_its_session(self, journal: Database, dsn: str) -> None:
         async with journal.session() as other, by_asyncpg(dsn) as caller:
             await caller.call(TWINS, [event("a")])
@@ -331,7 +342,7 @@ class TestRaces:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (2, 2)
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
     async def test_an_older_snapshot_cannot_go_on_from_an_offset_that_was_cleared(
         self, journal: Database, dsn: str, level: str
@@ -353,6 +364,7 @@ class TestRaces:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (1, 1)
 
+    @pytest.mark.slow
     async def test_appends_of_many_do_not_deadlock_on_rows_that_they_share(
         self, journal: Database, dsn: str
     ) -> None:
@@ -390,6 +402,7 @@ class TestRaces:
         assert await counted(journal) == (7, 3)
         assert await fetchval(journal, "SELECT n FROM kinds") == 7
 
+    @pytest.mark.slow
     async def test_a_rebuild_is_not_swapped_in_beside_a_transaction_that_handles(
         self, journal: Database, dsn: str
     ) -> None:
@@ -427,6 +440,7 @@ class TestHandlersByStatements:
         assert await fetchval(journal, "SELECT array_agg(seq_nr ORDER BY n) FROM effects") == [1, 2]
         assert await counted(journal) == (2, 0)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("by", [by_asyncpg, by_psycopg_async])
     async def test_of_two_that_deadlock_one_calls_its_handlers_again(
         self, journal: Database, dsn: str, by: Any
@@ -457,7 +471,7 @@ class TestHandlersByStatements:
         assert len(calls) >= 6  # each calls for two events, and one of them once more
         assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 4
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("catches", [True, False])
     async def test_an_error_of_the_database_does_not_commit(
         self, journal: Database, dsn: str, catches: bool
@@ -611,6 +625,7 @@ async def test_a_writer_needs_no_right_on_offsets(journal: Database, dsn: str) -
     assert await counted(journal) == (1, 0)
 
 
+@pytest.mark.slow
 async def test_without_projections_it_appends(journal: Database, dsn: str) -> None:
     async with journal.transaction() as session:
         first = await Inline().append(session, [event(event_id=UUID(int=1))])

@@ -28,6 +28,7 @@ def bouncer(dsn: str) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_every_connection_handles_what_it_appends(journal: Database, bouncer: str, way: Way) -> None:
     async with by_asyncpg(bouncer) as other:  # has one of the sessions, so that others come to be used
@@ -41,6 +42,7 @@ async def test_every_connection_handles_what_it_appends(journal: Database, bounc
     assert await counted(journal) == (32, 0)
 
 
+@pytest.mark.slow
 async def test_a_connection_that_stays_is_lent_other_sessions(journal: Database, bouncer: str) -> None:
     options = [ConnectionSettings(driver=driver, max_connections=3) for driver in ("asyncpg", "psycopg")]
     async with AsyncExitStack() as stack:

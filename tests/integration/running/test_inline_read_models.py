@@ -65,6 +65,7 @@ async def handled(database: Database) -> int:
     return int(await fetchval(database, "SELECT sum(handled) FROM projections.projection_ranges"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_is_appended_is_in_the_tables_of_its_transaction(
     journal: Database, dsn: str, way: Way
@@ -85,6 +86,7 @@ async def test_what_is_appended_is_in_the_tables_of_its_transaction(
     assert await fetchval(journal, "SELECT min(last_day)::text FROM delays") == "2013-01-01 00:00:00+00"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_event_that_does_not_fit_leaves_nothing(journal: Database, dsn: str, way: Way) -> None:
     bad = Event("c", RawJson('{"carrier": "UA", "day": "never"}'), "plane", event_type="Landed")
@@ -114,6 +116,7 @@ async def test_a_source_whose_events_before_are_not_handled_is_left_to_a_worker(
     ]
 
 
+@pytest.mark.slow
 async def test_the_mode_changes_while_events_come(journal: Database) -> None:
     async with running(journal, Delays):
         for to in ("live", "inline", "live", "inline"):
@@ -157,6 +160,7 @@ async def test_a_writer_needs_rights_on_the_tables_only(journal: Database, dsn: 
     assert await flights(journal) == 2
 
 
+@pytest.mark.slow
 async def test_what_others_put_into_the_schemas_of_the_caller_is_not_called(
     journal: Database, dsn: str
 ) -> None:

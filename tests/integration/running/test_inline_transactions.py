@@ -64,6 +64,7 @@ async def handled_once(journal: Database, definition: Any = DELAYS) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 class TestSavepoints:
+    @pytest.mark.slow
     async def test_what_is_undone_is_not_handled(self, journal: Database, dsn: str, way: Way) -> None:
         async with way(dsn) as caller:
             await caller.call(TWINS, [event("a")])
@@ -76,6 +77,7 @@ class TestSavepoints:
         assert await counted(journal) == (2, 0)
         await handled_once(journal)
 
+    @pytest.mark.slow
     async def test_a_handler_that_fails_is_undone_by_one(self, journal: Database, dsn: str, way: Way) -> None:
         async with way(dsn) as caller:
             await caller.execute("SAVEPOINT one")
@@ -90,6 +92,7 @@ class TestSavepoints:
         await handled_once(journal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("setting", "state"), [("lock_timeout", "55P03"), ("statement_timeout", "57014")])
 async def test_a_limit_of_the_session_is_no_failure_of_the_handler(
@@ -136,6 +139,7 @@ async def test_a_transaction_that_idled_too_long_commits_nothing(journal: Databa
     await handled_once(journal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 async def test_appends_beside_repairs_and_comparisons(journal: Database, dsn: str, level: str) -> None:
     await happen(journal, *"abc")
@@ -221,6 +225,7 @@ async def test_projections_that_write_tables_in_opposite_order_do_not_deadlock(j
 
 @pytest.mark.parametrize("way", ASYNC)
 class TestOneConnection:
+    @pytest.mark.slow
     async def test_appends_at_once_are_handled_or_refused(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -254,6 +259,7 @@ class TestOneConnection:
 
         assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 0
 
+    @pytest.mark.slow
     async def test_what_is_cancelled_at_any_moment_is_handled_or_not_there(
         self, journal: Database, dsn: str, way: Way
     ) -> None:

@@ -115,6 +115,7 @@ async def test_a_process_with_less_memory_than_the_events_of_a_batch_handles_all
     each_once(await effects(database), a=27)
 
 
+@pytest.mark.slow
 async def test_a_process_whose_pages_are_too_large_for_its_memory_halves_them_until_they_fit(
     database: Database, dsn: str, driver: str
 ) -> None:
@@ -187,6 +188,7 @@ async def test_a_statement_that_is_never_answered_ends_and_its_connection_is_dro
         assert await fetchval(pool, "SELECT 1") == 1
 
 
+@pytest.mark.slow
 async def test_a_range_whose_page_is_never_answered_starts_again_with_smaller_ones(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

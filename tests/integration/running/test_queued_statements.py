@@ -131,6 +131,7 @@ async def test_a_batch_is_handled_once_each_and_in_order(either: Database) -> No
     each_once(await effects(either), **REST, bad=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [None, read, read_and_swallow, read_in_a_savepoint])
 async def test_a_row_that_is_refused_parks_the_source_of_its_event_and_no_other(
     either: Database, later: Does | None
@@ -150,6 +151,7 @@ async def test_a_row_that_is_refused_parks_the_source_of_its_event_and_no_other(
     assert await fetchval(either, OFFSETS) == sum(REST.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuse", [refuse_value, refuse_row])
 @pytest.mark.parametrize("later", [None, read])
 async def test_arguments_that_are_refused_park_the_source_of_their_event_and_no_other(
@@ -219,6 +221,7 @@ async def test_long_statements_do_not_push_the_error_out_of_its_traceback(either
     assert "Traceback (most recent call last)" in traceback
 
 
+@pytest.mark.slow
 async def test_a_statement_that_hangs_is_cancelled_and_its_event_parked(either: Database) -> None:
     async def wait(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.queue("SELECT pg_advisory_xact_lock($1)", 7)
@@ -264,6 +267,7 @@ async def test_what_the_server_cancels_is_no_attempt_of_an_event(either: Databas
     each_once(await effects(either), a=2, b=1)
 
 
+@pytest.mark.slow
 async def test_lists_and_reactions_queue_as_well(either: Database) -> None:
     @projection("p", entity_type="plane", recovery=NO_RETRY)
     class Lists:
@@ -356,6 +360,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["queued", "sent"])
 async def test_a_process_that_is_killed_in_the_middle_of_a_batch_leaves_nothing_of_it(
     request: pytest.FixtureRequest, either: Database, dsn: str, place: str

@@ -83,6 +83,7 @@ async def reactions(database: Database) -> list[str]:
     return sorted(await fetchval(database, TOLD) or [])
 
 
+@pytest.mark.slow
 async def test_an_event_is_reacted_to_in_the_transaction_that_handles_it(journal: Database) -> None:
     await happen(journal, "a", "a", "b")
 
@@ -240,6 +241,7 @@ def test_a_reaction_that_could_not_be_called_is_refused() -> None:
 
 
 class TestRebuild:
+    @pytest.mark.slow
     async def test_reacts_to_nothing_and_neither_does_what_is_handled_again_after_it(
         self, journal: Database, dsn: str
     ) -> None:
@@ -260,6 +262,7 @@ class TestRebuild:
         assert result.events == 3
         assert await reactions(journal) == ["a1", "a2", "b1", "b2", "c1", "c2"]
 
+    @pytest.mark.slow
     async def test_of_what_no_worker_has_handled_is_where_reactions_begin(
         self, journal: Database, dsn: str
     ) -> None:
@@ -273,6 +276,7 @@ class TestRebuild:
         assert await reactions(journal) == ["a2"]
         assert await fetchval(journal, "SELECT sum(n) FROM counts") == 3
 
+    @pytest.mark.slow
     async def test_waits_for_the_workers_before_it_takes_their_place(
         self, journal: Database, dsn: str
     ) -> None:

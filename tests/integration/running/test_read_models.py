@@ -68,6 +68,7 @@ async def either(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[Data
         yield pool
 
 
+@pytest.mark.slow
 async def test_a_read_model_is_kept_by_its_statement(either: Database) -> None:
     await land(either, landing("a", delay=5), landing("b", delay=7), landing("b", delay=-3))
     await run_until_caught_up(either, Delays)
@@ -184,6 +185,7 @@ async def test_settings_of_the_role_change_nothing(dsn: str, setting: str) -> No
 class TestBadEvents:
     """One that does not fit parks its source, and is named; the others go on."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("payload", "message"),
         [
@@ -349,6 +351,7 @@ class TestTables:
                 await run_until_caught_up(worker, Delays)
 
 
+@pytest.mark.slow
 async def test_rows_of_several_ranges_are_one(database: Database) -> None:
     await land(database, *[landing(f"p{n}", delay=n) for n in range(200)])
     async with running(database, Delays, settings=settings(), ranges=8):

@@ -31,6 +31,7 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
 async def test_the_table_is_what_the_query_says_of_a_journal_elsewhere(
     database: Database, read_side: Database, definition: type[Any], table: str
@@ -114,6 +115,7 @@ class Sums:
     sums = read_model("SELECT source_id, count(*) AS events, sum(n) AS n FROM happened GROUP BY source_id")
 
 
+@pytest.mark.slow
 async def test_the_journal_of_another_system(theirs: Theirs, log: Log, read_side: Database) -> None:
     await theirs.write(*["a", "b", "a"] * 10, n=2)
     await caught_up(read_side, Sums, journal=log, ranges=2)

@@ -179,7 +179,7 @@ async def test_a_parked_source_waits_while_the_others_flow(journal: Database, de
     assert [e for e in await effects(journal) if e[0] == "a" and e[1] > 1] == []
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @DELIVERIES
 @pytest.mark.parametrize("decision", ["retry", "drop"])
 async def test_a_decision_lets_the_source_go_on_with_all_that_came_meanwhile(
@@ -210,6 +210,7 @@ async def test_a_decision_lets_the_source_go_on_with_all_that_came_meanwhile(
     assert await parked(journal) == []
 
 
+@pytest.mark.slow
 async def test_a_parked_source_stays_parked_over_restarts_and_takes_a_decision_at_the_start(
     journal: Database,
 ) -> None:
@@ -249,6 +250,7 @@ async def test_a_later_event_that_fails_after_a_retry_parks_the_source_there(jou
     assert [source.seq_nr for source in await parked(journal)] == [7]
 
 
+@pytest.mark.slow
 async def test_a_crash_while_a_parked_source_catches_up_forgets_nothing(journal: Database) -> None:
     """The first event is committed, the next is being handled when its backend dies: the horizon is past both."""
     deaths = iter([True])
@@ -362,6 +364,7 @@ async def test_a_cancellation_that_a_handler_brings_along_is_the_fault_of_its_ev
     assert ("b", 1) in await effects(journal)
 
 
+@pytest.mark.slow
 @DELIVERIES
 async def test_a_disk_that_is_full_is_the_fault_of_no_event(journal: Database, delivery: Any) -> None:
     """Nothing is skipped: the range starts again until there is space."""

@@ -103,6 +103,7 @@ async def test_one_that_a_worker_runs_is_refused_and_stays(
     assert await fetchval(handled, LEFT) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["folding", "verified"])
 async def test_one_with_an_unfinished_rebuild_is_refused(handled: Database, state: str) -> None:
     await execute(handled, REBUILD, state)

@@ -57,7 +57,7 @@ async def handled_once(database: Database, **extra: int) -> None:
     each_once(await effects(database), **eval(await fetchval(database, _LAST)))
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["drop", "data"])
 async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
     either: Database, dsn: str, client: Path, tmp_path: Path, how: str

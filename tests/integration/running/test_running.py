@@ -49,6 +49,7 @@ async def pause(database: Database, *, paused: bool) -> None:
         await offsets.set_paused(session, "p", paused=paused)
 
 
+@pytest.mark.slow
 async def test_a_paused_projection_handles_nothing_until_it_is_resumed(journal: Database) -> None:
     """A projection of another name tells when the events could have been handled."""
     async with running(journal, recording(), recording(name="other")) as told:
@@ -210,6 +211,7 @@ async def test_a_name_belongs_to_one_entity_type(journal: Database) -> None:
         await run_until_caught_up(journal, OfAirports)
 
 
+@pytest.mark.slow
 async def test_one_failing_projection_does_not_hold_up_another(journal: Database) -> None:
     async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         raise RuntimeError

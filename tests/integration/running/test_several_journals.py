@@ -101,6 +101,7 @@ async def insert(database: Database, source: str, *versions: int, n: int = 2) ->
         )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_each_event_of_both_counts_once_and_sources_of_one_name_do_not_meet(
     database: Database, other: Database, read_side: Database
 ) -> None:
@@ -126,6 +127,7 @@ async def test_each_event_of_both_counts_once_and_sources_of_one_name_do_not_mee
     assert await fetchval(read_side, "SELECT count(*) FROM projections.source_offsets") == 5
 
 
+@pytest.mark.slow
 async def test_the_journal_that_is_here_a_second_one_and_one_of_another_system(
     database: Database, other: Database, databases: Databases, empty_dsn: str
 ) -> None:
@@ -149,6 +151,7 @@ async def test_the_journal_that_is_here_a_second_one_and_one_of_another_system(
     assert await fetchval(database, _PARTS) == ["here", "second", "orders"]
 
 
+@pytest.mark.slow
 async def test_one_more_journal_while_workers_run_and_one_less(
     database: Database, other: Database, read_side: Database
 ) -> None:
@@ -220,6 +223,7 @@ async def test_a_part_is_as_the_others(database: Database, other: Database, read
     del second
 
 
+@pytest.mark.slow
 async def test_one_of_them_away_while_the_other_goes_on(
     dsn: str, other: Database, database: Database, read_side: Database
 ) -> None:
@@ -246,6 +250,7 @@ async def test_one_of_them_away_while_the_other_goes_on(
     each_once(await effects(read_side), **{"1a": 2, "2a": 1, "2b": 1})
 
 
+@pytest.mark.slow
 async def test_one_that_says_nothing_at_the_start_keeps_nobody_waiting(
     dsn: str, other: Database, database: Database, read_side: Database
 ) -> None:
@@ -286,6 +291,7 @@ async def test_one_that_is_away_at_the_start_is_waited_for(
     each_once(await effects(read_side), **{"1a": 1, "2a": 1})
 
 
+@pytest.mark.slow
 async def test_what_is_said_of_one_or_of_all(
     database: Database, other: Database, read_side: Database
 ) -> None:
@@ -338,6 +344,7 @@ async def test_what_is_said_of_one_or_of_all(
     each_once([place for place in await effects(read_side) if place[0].startswith("1")], **{"1a": 2, "1b": 1})
 
 
+@pytest.mark.slow
 async def test_to_wait_for_what_was_appended_to_one_of_them(
     database: Database, other: Database, read_side: Database
 ) -> None:

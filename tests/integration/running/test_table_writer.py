@@ -179,6 +179,7 @@ async def test_a_partitioned_table_is_written(db: Database) -> None:
     assert await rows(db, "SELECT n FROM t") == [(2,)]
 
 
+@pytest.mark.slow
 async def test_ranges_that_write_the_same_keys_and_other_columns_do_not_deadlock(db: Database) -> None:
     await run(db, COUNTS_DDL)
     writer = TableWriter()
@@ -342,6 +343,7 @@ def _combined(column: str, old: Any, new: Any) -> Any:
     return {"lo": min, "hi": max}.get(column, lambda a, b: a + b)(old, new)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -368,6 +370,7 @@ async def _written(dsn: str, driver: Any, parts: list[list[Change]]) -> dict[int
     return {row["k"]: {name: row[name] for name in ("s", "n", "d", "lo", "hi")} for row in found}
 
 
+@pytest.mark.slow
 async def test_a_session_that_began_with_an_empty_table_finds_what_it_deletes_by_its_key(
     db: Database,
 ) -> None:

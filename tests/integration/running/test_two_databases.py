@@ -51,6 +51,7 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
+@pytest.mark.slow
 async def test_events_are_in_one_database_and_effects_and_offsets_in_the_other(
     database: Database, read_side: Database
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_role_that_only_reads_is_enough_for_the_journal(
         await until_effects(read_side, 3)
 
 
+@pytest.mark.slow
 async def test_gaps_parked_sources_and_late_commits(database: Database, read_side: Database) -> None:
     one = recording(failing(("a", 2)), recovery=Recovery.retry_and_park(0))
     await happen(database, "a", "a", "a", "b")
@@ -104,6 +106,7 @@ async def test_gaps_parked_sources_and_late_commits(database: Database, read_sid
     each_once(await effects(read_side), a=3, b=3, c=1)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_forgets_the_journal_is_refused(database: Database, read_side: Database) -> None:
     await happen(database, "a")
     await caught_up(read_side, recording(), journal=database)
@@ -182,6 +185,7 @@ async def test_pools_that_are_too_small(
             await run(small, recording(), journal=journal)
 
 
+@pytest.mark.slow
 async def test_the_smallest_pools_are_enough_for_many_ranges(
     dsn: str, databases: Databases, template: str, database: Database
 ) -> None:
@@ -196,6 +200,7 @@ async def test_the_smallest_pools_are_enough_for_many_ranges(
             each_once(await effects(small), **{f"s{number}": 1 for number in range(300)})
 
 
+@pytest.mark.slow
 async def test_effects_outside_of_the_transaction(database: Database, read_side: Database) -> None:
     await happen(database, *["a", "b"] * 20)
     await caught_up(read_side, recording(delivery=AtLeastOnce(after=5)), journal=database)
@@ -207,6 +212,7 @@ def past(source_id: str, age: timedelta) -> HistoricEvent:
     return HistoricEvent(source_id, Happened(), entity_type="plane", seq_nr=1, db_timestamp=at)
 
 
+@pytest.mark.slow
 async def test_an_import_is_read_as_far_as_it_can_be_told_from_what_was_handled(
     database: Database, read_side: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,6 +236,7 @@ async def test_an_import_is_read_as_far_as_it_can_be_told_from_what_was_handled(
     assert "is left out" in said.getMessage()
 
 
+@pytest.mark.slow
 async def test_a_slice_is_cut_again_and_paused_over_there(database: Database, read_side: Database) -> None:
     await happen(database, *[f"s{number}" for number in range(50)])
 

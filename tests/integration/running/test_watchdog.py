@@ -103,6 +103,7 @@ def impatient(**values: Any) -> Any:
     return settings(handler_timeout=PATIENCE, lease=timedelta(hours=1), **values)
 
 
+@pytest.mark.slow
 async def test_an_event_whose_handler_hangs_is_parked_and_the_others_go_on(journal: Database) -> None:
     await happen(journal, "a", "bad", "b")
 
@@ -146,6 +147,7 @@ async def test_a_statement_that_hangs_is_cancelled_too(journal: Database) -> Non
     each_once(await effects(journal), a=1)
 
 
+@pytest.mark.slow
 async def test_a_range_that_recovery_fails_starts_again_later_and_takes_no_other_along(
     journal: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +206,7 @@ async def test_a_group_that_hangs_is_halved_until_the_event_stands_alone(journal
     each_once(await effects(journal), a=1, b=1, c=1)
 
 
+@pytest.mark.slow
 async def test_an_at_least_once_handler_that_hangs_is_cancelled(journal: Database) -> None:
     @projection("p", entity_type="plane", recovery=NO_RETRY, delivery=AtLeastOnce(concurrency=2))
     class Outside:

@@ -230,6 +230,7 @@ async def test_a_page_of_old_events_that_does_not_follow_its_offsets_is_judged(d
     assert await old_caught_up(database) == (0, 1)
 
 
+@pytest.mark.slow
 async def test_a_source_that_is_parked_waits_on_a_page_of_old_events(database: Database) -> None:
     await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
     await execute(

@@ -99,7 +99,7 @@ async def work(database: Database) -> None:
         await projection_lags(session)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_nothing_of_our_own_sessions_is_compiled_whatever_it_costs(driver: Any) -> None:
     with compiling(**WORST) as server:
@@ -113,6 +113,7 @@ async def test_nothing_of_our_own_sessions_is_compiled_whatever_it_costs(driver:
         assert server.compiled() == []
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_callers_connection_costs_enough_to_be_compiled() -> None:
     with compiling() as server:
         async with connect(server.dsn) as database:
@@ -132,6 +133,7 @@ async def test_nothing_of_a_callers_connection_costs_enough_to_be_compiled() -> 
         assert server.compiled() == []
 
 
+@pytest.mark.slow
 async def test_nothing_behind_a_pooler_costs_enough_to_be_compiled() -> None:
     with compiling() as server:
         async with pooler(server.dsn) as address, connect(address) as database:

@@ -43,6 +43,7 @@ def test_a_page_walks_the_index_by_time_without_sorting(
         assert_walks_the_index(connection, plan)
 
 
+@pytest.mark.slow
 def test_statistics_that_know_no_events_yet_do_not_change_the_plan(
     databases: Databases, template: str
 ) -> None:

@@ -57,6 +57,7 @@ def connection(backlog: tuple[str, int]) -> Iterator[psycopg.Connection[Any]]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("begins", "some"), [(0, True), (0.5, True), (1, False)])
 def test_a_page_reads_what_it_has(
     connection: psycopg.Connection[Any], backlog: tuple[str, int], begins: float, *, some: bool

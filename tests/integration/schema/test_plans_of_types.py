@@ -39,7 +39,6 @@ def connection(
         yield opened
 
 
-@pytest.mark.daily(12)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("types", [TYPES[:1], TYPES[:3], TYPES, None], ids=["one", "three", "twenty", "all"])
 @pytest.mark.parametrize("seconds", [0, 90, 179.9])

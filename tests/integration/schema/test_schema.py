@@ -68,6 +68,7 @@ class TestInstall:
             files - queries
         )
 
+    @pytest.mark.slow
     def test_installing_again_changes_no_definition_and_no_data(self, dsn: str) -> None:
         run(dsn, APPEND)
         before = catalogue(dsn), run(dsn, DATA)
@@ -79,6 +80,7 @@ class TestInstall:
             run(dsn, DATA),
         ) == before
 
+    @pytest.mark.slow
     def test_installing_again_does_not_wait_for_an_open_append(self, dsn: str) -> None:
         impatient = make_conninfo(dsn, options="-c lock_timeout=100ms")
         with connect_sync(dsn) as writer:
@@ -86,6 +88,7 @@ class TestInstall:
 
             schema.install(impatient)
 
+    @pytest.mark.slow
     def test_installing_again_restores_a_function(self, dsn: str) -> None:
         run(dsn, "DROP FUNCTION projections.notify_appended_v1()")
 
@@ -93,6 +96,7 @@ class TestInstall:
 
         assert schema.verify(dsn) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
     def test_a_second_install_waits_for_the_first_and_finds_it(self, empty_dsn: str, isolation: str) -> None:
         setting = "default_transaction_isolation=" + isolation.replace(" ", r"\ ")
@@ -123,6 +127,7 @@ class TestInstall:
         with pytest.raises(SchemaError, match="holds objects that are not of slice-projections"):
             schema.install(empty_dsn)
 
+    @pytest.mark.slow
     def test_an_empty_schema_made_beforehand_is_used(self, empty_dsn: str) -> None:
         run(empty_dsn, "CREATE SCHEMA projections")
 
@@ -142,12 +147,14 @@ class TestInstall:
             finally:
                 admin.execute(f"DROP DATABASE {name}".encode())
 
+    @pytest.mark.slow
     def test_an_old_server_is_refused(self, empty_dsn: str, copied_root: Path) -> None:
         edit(copied_root / "guard.sql", "< 140000", "< 990000")
 
         with pytest.raises(SchemaError, match="PostgreSQL 14 or later is needed, this is"):
             schema.install(empty_dsn, root=copied_root)
 
+    @pytest.mark.slow
     def test_a_failed_install_leaves_nothing(self, empty_dsn: str, copied_root: Path) -> None:
         (copied_root / "privileges" / "public.sql").write_text("SELECT 1 / 0;")
 
@@ -156,6 +163,7 @@ class TestInstall:
 
         assert run(empty_dsn, "SELECT to_regnamespace('projections')") == [(None,)]
 
+    @pytest.mark.slow
     def test_without_the_roles_it_says_so_and_installs(self, dsn: str, login: Any, copied_root: Path) -> None:
         for file in [copied_root / "roles.sql", *(copied_root / "privileges").glob("projections_*.sql")]:
             file.write_text(re.sub(r"projections_(reader|writer|worker)", r"absent_\1", file.read_text()))
@@ -172,6 +180,7 @@ class TestInstall:
 
 
 class TestUpgrade:
+    @pytest.mark.slow
     def test_all_migrations_from_the_first_version_equal_a_fresh_install(
         self, empty_dsn: str, dsn: str
     ) -> None:
@@ -190,6 +199,7 @@ class TestUpgrade:
             "schema", "table", "sequence", "view", "rule", "column", "constraint", "index", "function", "grant",
         }  # fmt: skip
 
+    @pytest.mark.slow
     def test_an_upgrade_equals_a_fresh_install_and_keeps_the_data(
         self, dsn: str, empty_dsn: str, next_root: Path
     ) -> None:
@@ -203,6 +213,7 @@ class TestUpgrade:
         assert schema.verify(dsn, root=next_root) == []
         assert run(dsn, "SELECT count(*) FROM projections.events") == [(1,)]
 
+    @pytest.mark.slow
     def test_upgrading_what_is_up_to_date_changes_nothing(self, dsn: str) -> None:
         before = catalogue(dsn)
 
@@ -210,6 +221,7 @@ class TestUpgrade:
 
         assert catalogue(dsn) == before
 
+    @pytest.mark.slow
     def test_two_upgrades_at_once_both_succeed(self, dsn: str, next_root: Path) -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: schema.upgrade(dsn, root=next_root), range(2)))

@@ -98,12 +98,14 @@ class TestRoles:
         _imported(login("projections_writer"), [_STAGED, _OLD])
         assert run(dsn, "SELECT source_id, seq_nr FROM projections.events") == [("old", 1)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("staged", _CODE_OF_THE_CALLER.values(), ids=list(_CODE_OF_THE_CALLER))
     def test_what_a_writer_stages_runs_no_code_as_the_owner(self, dsn: str, login: Any, staged: str) -> None:
         run(dsn, "GRANT CREATE ON SCHEMA public TO projections_writer")
         with pytest.raises(InvalidEvent, match="not a plain table"):
             _imported(login("projections_writer"), [_STAGED, *staged.split("; ")])
 
+    @pytest.mark.slow
     def test_a_writer_has_all_of_it_where_the_owner_is_no_superuser(self, empty_dsn: str) -> None:
         names = [f"test_{uuid4().hex[:12]}" for _ in range(2)]
         owner, writer = (make_conninfo(empty_dsn, user=name, password="secret") for name in names)
@@ -127,6 +129,7 @@ class TestRoles:
                 connection.execute(f"DROP OWNED BY {', '.join(names)}".encode())
                 connection.execute(f"DROP ROLE {', '.join(names)}".encode())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "statement",
         [
@@ -204,6 +207,7 @@ class TestRoles:
         with pytest.raises(MissingPrivilege, match=REFUSED):
             run(login("projections_worker"), APPEND)
 
+    @pytest.mark.slow
     def test_a_reader_reads_all_tables_and_pages(self, dsn: str, login: Any) -> None:
         reader = login("projections_reader")
         run(dsn, APPEND)
@@ -246,6 +250,7 @@ class TestRoles:
         with pytest.raises(MissingPrivilege, match="schema projections: grant the role projections_writer"):
             run(login(None), APPEND)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("group", ["projections_writer", "projections_worker", "projections_reader"])
     def test_no_role_may_install_over_the_owner(self, login: Any, group: str) -> None:
         with pytest.raises(MissingPrivilege, match=REFUSED):

@@ -60,11 +60,13 @@ class TestVerify:
     def test_a_fresh_install_has_no_differences(self, dsn: str) -> None:
         assert schema.verify(dsn) == []
 
+    @pytest.mark.slow
     def test_time_partitions_are_no_difference(self, dsn: str) -> None:
         run(dsn, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
 
         assert schema.verify(dsn) == []
 
+    @pytest.mark.slow
     def test_a_restored_dump_is_no_difference(self, dsn: str, empty_dsn: str, tmp_path: Path) -> None:
         dump = tmp_path / "dump.sql"
         run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
@@ -74,6 +76,7 @@ class TestVerify:
 
         assert schema.verify(empty_dsn) == []
 
+    @pytest.mark.slow
     def test_grants_to_roles_of_the_user_are_no_difference(self, dsn: str, login: Any) -> None:
         role = psycopg.conninfo.conninfo_to_dict(login(None))["user"]
         run(dsn, f"GRANT SELECT ON projections.events TO {role}")
@@ -168,6 +171,7 @@ class TestVerify:
 
         assert line.startswith("different: table imports is")
 
+    @pytest.mark.slow
     def test_a_role_that_may_not_create_compares_with_an_embedded_server(self, dsn: str, login: Any) -> None:
         run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
         run(dsn, "SELECT projections._create_partition_v1('2020-01-01Z', '2020-01-02Z')")
@@ -187,6 +191,7 @@ class TestVerify:
         with pytest.raises(MissingPrivilege, match="Neither is possible: PROJECTIONS_PG_BIN="):
             schema.verify(login("projections_reader"))
 
+    @pytest.mark.slow
     async def test_a_standby_is_compared(self, base_cluster: Server) -> None:
         async with pair(base_cluster, "d") as servers:
             await asyncio.to_thread(servers.follow)
@@ -202,6 +207,7 @@ class TestVerify:
 
 
 class TestPsql:
+    @pytest.mark.slow
     def test_the_printed_script_installs(self, empty_dsn: str, tmp_path: Path) -> None:
         file = tmp_path / "install.sql"
         file.write_text(schema.script())
@@ -211,6 +217,7 @@ class TestPsql:
         assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
         assert schema.verify(empty_dsn) == []
 
+    @pytest.mark.slow
     def test_the_folder_installs(self, empty_dsn: str) -> None:
         result = psql(empty_dsn, schema.sql_root() / "install.sql", "-1", "-v", "ON_ERROR_STOP=1")
 

@@ -83,10 +83,12 @@ def rows(dsn: str, like: Rows | None = None) -> Rows:
     }
 
 
+@pytest.mark.slow
 def test_every_table_has_rows(earlier: str) -> None:
     assert [table for table, (_, found) in rows(earlier).items() if not found] == []
 
 
+@pytest.mark.slow
 def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> None:
     before = rows(earlier)
     (matching,) = run(
@@ -139,6 +141,7 @@ def test_who_maintains_next_waits_for_as_long_as_before(earlier: str) -> None:
     ) == [(False, True)]
 
 
+@pytest.mark.slow
 def test_partitions_are_maintained_by_the_settings_of_before_and_kept_for_who_needs_them(
     earlier: str,
 ) -> None:
@@ -172,6 +175,7 @@ def test_partitions_are_maintained_by_the_settings_of_before_and_kept_for_who_ne
     assert run(earlier, attempts) == [(0,)]
 
 
+@pytest.mark.slow
 def test_tables_that_are_captured_and_views_of_users_go_on_where_functions_have_other_names(
     earlier: str,
 ) -> None:
@@ -210,6 +214,7 @@ APPENDS = [
 ]
 
 
+@pytest.mark.slow
 def test_appends_that_wait_for_an_upgrade_go_on_after_it(earlier: str) -> None:
     """They go on in the functions that they began in, those of before."""
     run(earlier, "CREATE TABLE public.orders (id integer PRIMARY KEY)")
@@ -231,6 +236,7 @@ def test_appends_that_wait_for_an_upgrade_go_on_after_it(earlier: str) -> None:
     assert schema.verify(earlier) == []
 
 
+@pytest.mark.slow
 def test_upgrading_twice_changes_nothing_more(earlier: str) -> None:
     schema.upgrade(earlier)
     once = rows(earlier)
@@ -241,6 +247,7 @@ def test_upgrading_twice_changes_nothing_more(earlier: str) -> None:
     assert schema.verify(earlier) == []
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_waits_for_a_transaction_gives_up_with_nothing_changed(
     earlier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +277,7 @@ async def upgraded(earlier: str) -> Any:
         yield database
 
 
+@pytest.mark.slow
 async def test_a_projection_goes_on_where_it_stood(upgraded: Database) -> None:
     await happen(upgraded, "a", "d")
     async with upgraded.session() as session:
@@ -288,6 +296,7 @@ async def test_a_consumer_goes_on_after_what_was_handled(upgraded: Database) -> 
     await handles_what_is_left(upgraded)
 
 
+@pytest.mark.slow
 async def test_a_reader_whose_name_a_worker_has_joins_again_and_nothing_is_lost(earlier: str) -> None:
     """Both are alive, and one name is one row from now on: that of the worker."""
     with psycopg.connect(earlier, autocommit=True) as connection:
@@ -345,6 +354,7 @@ async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> N
     assert [request.header("webhook-id") for request in server.requests] == ["w1"]
 
 
+@pytest.mark.slow
 async def test_a_delivery_that_somebody_gave_up_is_dropped_and_can_be_sent_again(earlier: str) -> None:
     run(
         earlier,
@@ -362,6 +372,7 @@ async def test_a_delivery_that_somebody_gave_up_is_dropped_and_can_be_sent_again
     assert [request.header("webhook-id") for request in server.requests] == ["w1"]
 
 
+@pytest.mark.slow
 async def test_a_condition_that_would_be_refused_today_is_stopped_with_the_reason_and_no_other_is(
     earlier: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -444,6 +455,7 @@ WHERE s.subscription_id = %s AND t.topic LIKE ANY (s.{}) ORDER BY t.place
 WRITTEN = "SELECT topics, patterns FROM projections.subscriptions WHERE subscription_id = %s"
 
 
+@pytest.mark.slow
 def test_patterns_of_subscriptions_are_written_anew_and_match_what_they_matched(earlier: str) -> None:
     subscribe = "SELECT projections.subscribe_v1('patterns', p_topics => %s)"
     numbers = [run(earlier, subscribe, topics)[0][0] for topics in BEFORE]
@@ -512,7 +524,7 @@ FILTERED: list[tuple[dict[str, Any], Any, bool]] = [
 ]
 
 
-@pytest.mark.daily(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "data", "wanted"), FILTERED)
 def test_filters_of_endpoints_match_what_they_matched(
     earlier: str, definition: dict[str, Any], data: Any, wanted: bool
@@ -564,7 +576,7 @@ INNER JOIN projections.subscription_groups AS g ON m.group_id = g.group_id WHERE
 """
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 async def test_matching_of_each_type_becomes_one_that_goes_on_where_each_stood(
     earlier: str, seed: int

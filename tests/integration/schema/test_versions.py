@@ -113,7 +113,7 @@ async def test_a_new_version_waits_and_says_so_while_the_old_one_runs(
     assert await fetchval(journal, "SELECT count(*) FROM new_counts") == 0
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [NEW_COUNTS, COUNTS], ids=["another table", "the same table"])
 async def test_after_a_rebuild_by_the_new_version_its_worker_goes_on_and_the_old_one_gives_up(
     journal: Database, dsn: str, warnings: Warnings, table: Table
@@ -136,6 +136,7 @@ async def test_after_a_rebuild_by_the_new_version_its_worker_goes_on_and_the_old
     assert await exact(journal, table)
 
 
+@pytest.mark.slow
 async def test_a_worker_of_the_old_version_gets_no_range_after_the_switch(
     journal: Database, dsn: str, warnings: Warnings
 ) -> None:
@@ -153,6 +154,7 @@ async def test_a_worker_of_the_old_version_gets_no_range_after_the_switch(
     assert await exact(journal, NEW_COUNTS)
 
 
+@pytest.mark.slow
 async def test_appends_all_the_time_survive_the_switch(journal: Database, dsn: str) -> None:
     stop = asyncio.Event()
 

@@ -42,6 +42,7 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
+@pytest.mark.slow
 async def test_every_event_of_closed_partitions_is_written_as_it_is(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -118,6 +119,7 @@ async def test_partition_with_a_type_that_is_not_archived_may_not_be_detached(
     assert done.detachable == tuple(partitions(dsn)[1:])
 
 
+@pytest.mark.slow
 async def test_second_export_writes_only_what_is_new(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive, until=DAY + 2 * ONE_DAY)
     before = {file.path for file in Manifest.load(archive).files}
@@ -226,6 +228,7 @@ async def test_attempts_that_a_broken_export_left_behind_go(
     assert not attempt.exists()
 
 
+@pytest.mark.slow
 async def test_directory_that_can_not_be_written_is_named(journal: Database, dsn: str, archive: Path) -> None:
     archive.mkdir()
     (archive / "entity_type=plane").write_text("in the way")
@@ -248,6 +251,7 @@ def test_entity_type_that_is_too_long_for_a_file_name_is_shortened() -> None:
     assert all(len(name.split("/")[0].encode()) < 255 for name in names)
 
 
+@pytest.mark.slow
 async def test_journal_computes_the_same_checksum_as_the_files(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -329,6 +333,7 @@ async def test_manifest_is_read_as_it_was_written(journal: Database, dsn: str, a
     assert Manifest.load(archive).files == manifest.files
 
 
+@pytest.mark.slow
 async def test_reader_may_export_verify_and_read(
     journal: Database, dsn: str, archive: Path, login: Callable[[str | None], str]
 ) -> None:

@@ -55,7 +55,7 @@ def keys(found: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 # At the time of an event that has left, too: of the first one of a file, and of the newest.
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at", [ONE_DAY / 2, timedelta(0), 9 * timedelta(hours=2.4) + timedelta(microseconds=3)]
 )
@@ -98,6 +98,7 @@ async def test_archive_that_has_grown_is_read_with_the_journal_once_and_whole(
     assert keys(archived(archive)) == sorted(wanted)
 
 
+@pytest.mark.slow
 async def test_further_file_has_only_what_the_archive_lacks_whatever_the_cut(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -189,7 +190,7 @@ async def test_late_import_into_a_dropped_time_stops_neither_archiving_nor_reten
     assert sorted(everything(dsn)) == sorted([*before, *late])
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [timedelta(hours=6), timedelta(days=7)], ids=["shorter", "longer"])
 async def test_partition_of_another_interval_holds_up_no_other_and_leaves_by_another_directory(
     journal: Database, dsn: str, tmp_path: Path, interval: timedelta

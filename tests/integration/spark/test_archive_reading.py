@@ -68,7 +68,7 @@ async def test_small_bands_keep_each_source_together_and_in_order(
     assert found == sorted(wanted, key=lambda row: (row["slice"], row["source_id"].encode(), row["seq_nr"]))
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 12))]
 )
@@ -130,6 +130,7 @@ async def test_what_is_in_the_archive_is_not_asked_of_the_journal(
     assert len(plan.files) == 3
 
 
+@pytest.mark.slow
 async def test_file_that_is_gone_is_named_when_the_archive_is_read(
     journal: Database, dsn: str, archive: Path
 ) -> None:

@@ -51,7 +51,7 @@ def lose(archive: Path, *, former: bool = True) -> None:
         shutil.rmtree(archive / "_manifests")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("former", [True, False], ids=["alone", "with former ones"])
 async def test_export_without_its_manifest_deletes_nothing_and_says_what_to_do(
     journal: Database, dsn: str, archive: Path, former: bool
@@ -111,7 +111,7 @@ async def test_export_with_an_older_manifest_and_no_former_ones_takes_the_other_
     assert verify_archive(archive, processes=1).differences == ()
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("former", [True, False], ids=["from the footers", "from the former one"])
 async def test_repaired_archive_is_what_it_was_and_gives_everything_back(
     journal: Database, dsn: str, archive: Path, former: bool
@@ -167,6 +167,7 @@ async def test_damaged_manifest_is_noticed_kept_and_made_again(
     assert [p.read_text() for p in (archive / "_manifests").glob("set-aside-*.json")] == [damaged]
 
 
+@pytest.mark.slow
 async def test_manifest_of_the_format_before_is_read_and_its_files_are_kept_by_it(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -243,7 +244,7 @@ _STEPS = {
 }
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "function", "calls"), _STEPS.values(), ids=_STEPS)
 async def test_export_that_was_killed_at_any_step_loses_and_doubles_nothing(
     journal: Database, dsn: str, archive: Path, *, module: str, function: str, calls: int
@@ -303,6 +304,7 @@ async def test_file_that_an_export_left_half_written_is_told_and_written_again_o
     assert (found.differences, found.rows) == ((), 40 * SOURCES)
 
 
+@pytest.mark.slow
 async def test_file_whose_events_are_given_up_is_forgotten_and_the_journal_archived_as_it_is(
     journal: Database, dsn: str, archive: Path, tmp_path: Path
 ) -> None:
@@ -341,6 +343,7 @@ async def test_forgotten_file_that_comes_back_is_taken_in(
     assert (found.differences, found.rows) == ((), 40 * SOURCES)
 
 
+@pytest.mark.slow
 async def test_verify_tells_what_is_missing_damaged_doubled_and_unnamed(
     journal: Database, dsn: str, archive: Path
 ) -> None:

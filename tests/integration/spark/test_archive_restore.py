@@ -57,6 +57,7 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
+@pytest.mark.slow
 async def test_restored_events_are_what_they_were(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     before, names = everything(dsn), partitions(dsn)
@@ -466,6 +467,7 @@ def happened(last: int = 20, prefix: str = "N") -> Iterator[HistoricEvent]:
         yield replace(each, event_type="Happened", payload={"n": 1}, version=1)
 
 
+@pytest.mark.slow
 async def test_event_id_and_time_of_an_archived_event_survive_a_restore(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -480,6 +482,7 @@ async def test_event_id_and_time_of_an_archived_event_survive_a_restore(
     assert query(dsn, "SELECT event_id, db_timestamp FROM projections.events") == [(event_id, DAY)]
 
 
+@pytest.mark.slow
 async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes_on(
     journal: Database, dsn: str, archive: Path
 ) -> None:

@@ -126,7 +126,7 @@ async def test_partition_may_not_be_detached_while_a_rebuild_is_unfinished(
     assert done.detachable == ()
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["swapped", "cancelled", "dropped"])
 async def test_finished_rebuild_keeps_no_partition(
     journal: Database, dsn: str, archive: Path, state: str

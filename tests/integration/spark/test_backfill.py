@@ -24,6 +24,7 @@ from tests.fixtures.projections import EFFECTS, each_once, effects, execute, rec
 ENDINGS = pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
 
 
+@pytest.mark.slow
 @ENDINGS
 async def test_all_columns_are_stored_as_they_are_in_the_file(
     database: Database, dsn: str, tmp_path: Path, ending: str
@@ -44,7 +45,7 @@ async def test_all_columns_are_stored_as_they_are_in_the_file(
     assert (found.db_timestamp, found.entity_type) == (START + timedelta(hours=1), "plane")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @ENDINGS
 async def test_events_without_a_number_are_numbered_by_their_times_over_all_files(
     database: Database, dsn: str, tmp_path: Path, ending: str
@@ -75,7 +76,7 @@ async def test_source_goes_on_behind_what_the_journal_has(
     assert [e.seq_nr for e in await stored(database, "N1")] == [1, 2, 3, 4]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @ENDINGS
 @pytest.mark.parametrize("numbered", [False, True], ids=["by time", "numbered"])
 async def test_running_again_stores_nothing_twice(
@@ -93,6 +94,7 @@ async def test_running_again_stores_nothing_twice(
     assert [e.seq_nr for e in await stored(database, "N0")] == list(range(1, 21))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbered", [False, True], ids=["by time", "numbered"])
 async def test_run_after_a_break_goes_on_where_it_stopped(
     database: Database, dsn: str, tmp_path: Path, numbered: bool
@@ -127,7 +129,7 @@ _OTHER = {
 }
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("values", _OTHER.values(), ids=_OTHER)
 @pytest.mark.parametrize("numbered", [{}, {"seq_nr": 1}], ids=["by time", "numbered"])
 async def test_other_content_at_a_stored_number_is_refused_by_name(
@@ -178,6 +180,7 @@ _BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "message"), _BAD.values(), ids=_BAD)
 @pytest.mark.parametrize("ending", ["csv", "json"])
 async def test_bad_row_is_named_with_its_file_and_imports_nothing(
@@ -306,6 +309,7 @@ async def test_dry_run_checks_everything_and_imports_nothing(
         )
 
 
+@pytest.mark.slow
 async def test_processes_import_the_same_as_one(database: Database, dsn: str, tmp_path: Path) -> None:
     files = [write(tmp_path / f"{n}.parquet", sources(7, 20)[n::3]) for n in range(3)]
 
@@ -323,6 +327,7 @@ async def test_event_id_is_kept(database: Database, dsn: str, tmp_path: Path) ->
     assert [e.event_id for e in await stored(database, "N1")] == [event_id]
 
 
+@pytest.mark.slow
 async def test_live_projection_handles_what_was_backfilled(
     database: Database, dsn: str, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ async def test_null_in_a_json_file_is_no_value(database: Database, dsn: str, tmp
     assert (found.payload_json, found.metadata_json) == ('{"a": 1}', None)
 
 
+@pytest.mark.slow
 async def test_what_a_killed_backfill_has_spilled_is_removed_by_the_next_one(
     database: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

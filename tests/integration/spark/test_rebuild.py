@@ -106,6 +106,7 @@ async def test_two_tasks_that_fold_one_part_at_once_take_turns(journal: Database
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_a_killed_process_is_followed_by_another_that_goes_on(journal: Database, dsn: str) -> None:
     low, high = source_in(0, 300), source_in(700, 1023)
     await write(journal, *((low, n) for _, n in TWENTY), *[(high, 0)] * 20)
@@ -151,6 +152,7 @@ async def test_what_a_killed_driver_left_is_gone_on_with(journal: Database, dsn:
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_a_rebuild_whose_own_connection_was_lost_is_gone_on_with(journal: Database, dsn: str) -> None:
     await write(journal, *TWENTY)
     async with held(journal) as let_go, connect(dsn) as other:
@@ -210,7 +212,7 @@ async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     assert await schemas(journal) == [result.old_schema]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lost", ["SCHEMA projections_rebuild_1 CASCADE", "TABLE projections_rebuild_1.counts"]
 )
@@ -239,6 +241,7 @@ async def test_a_rebuild_of_which_a_table_was_dropped_begins_again(
 # Cancelled
 
 
+@pytest.mark.slow
 async def test_a_cancelled_rebuild_leaves_nothing_and_what_serves_is_untouched(
     journal: Database, dsn: str
 ) -> None:
@@ -273,6 +276,7 @@ async def test_a_task_of_a_cancelled_rebuild_writes_nothing(journal: Database, d
     assert await schemas(journal) == []
 
 
+@pytest.mark.slow
 async def test_after_a_cancelled_rebuild_another_succeeds(journal: Database, dsn: str) -> None:
     await write(journal, *TWENTY)
     async with held(journal) as let_go:
@@ -356,7 +360,7 @@ class Interrupted(Exception):
     """Ends a rebuild as a crash would: nothing is cleaned up."""
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["fold", "combine", "verify", "swap"])
 async def test_wherever_it_was_interrupted_the_next_run_goes_on(
     journal: Database, dsn: str, stage: str

@@ -95,6 +95,7 @@ async def look(database: Database) -> dict[str, Any]:
         }
 
 
+@pytest.mark.slow
 async def test_a_renamed_table_is_what_the_old_one_was(journal: Database, dsn: str) -> None:
     role = (
         f"owner_{await fetchval(journal, 'SELECT oid FROM pg_database WHERE datname = current_database()')}"
@@ -187,6 +188,7 @@ async def shared(journal: Database) -> AsyncIterator[str]:
     await execute(journal, f"DROP OWNED BY {role}, {role}_friend CASCADE; DROP ROLE {role}, {role}_friend")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_change_that_a_swap_would_undo_refuses_it(
     journal: Database, dsn: str, shared: str, change: str
@@ -229,6 +231,7 @@ async def test_a_table_of_another_schema_keeps_its_place(journal: Database, dsn:
     assert await fetchval(journal, "SELECT array_agg(source_id) FROM elsewhere.effects") == ["untouched"]
 
 
+@pytest.mark.slow
 async def test_the_old_table_is_kept_until_it_is_dropped(journal: Database, dsn: str) -> None:
     await execute(journal, "INSERT INTO counts (source_id, n) VALUES ('of older code', 7)")
     await happen(journal, "a")
@@ -247,6 +250,7 @@ async def test_the_old_table_is_kept_until_it_is_dropped(journal: Database, dsn:
     assert await state_of(journal) == "dropped"
 
 
+@pytest.mark.slow
 async def test_an_old_table_that_something_depends_on_is_not_dropped(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     await fence_passes(journal)

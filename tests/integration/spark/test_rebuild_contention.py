@@ -65,6 +65,7 @@ async def test_parts_that_lock_rows_in_different_orders_are_tried_again(journal:
     await until(journal, "SELECT deadlocks > 0 FROM pg_stat_database WHERE datname = current_database()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", [Contending, pytest.param(ContendingGroups, marks=pytest.mark.slow)])
 async def test_rows_that_all_parts_write_have_every_effect_once(
     journal: Database, dsn: str, definition: Any

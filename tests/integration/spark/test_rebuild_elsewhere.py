@@ -73,6 +73,7 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
+@pytest.mark.slow
 async def test_a_rebuild_beside_workers_that_read_a_standby_reads_its_primary(
     base_cluster: Server, databases: Databases, template: str
 ) -> None:
@@ -131,6 +132,7 @@ async def test_live_workers_go_on_over_a_rebuild_while_appends_are_late(
     assert await fetchval(read_side, "SELECT count(*) FROM projections.events") == 0
 
 
+@pytest.mark.slow
 async def test_rows_that_sources_share_and_their_own_are_as_a_plain_fold_makes_them(
     database: Database, read_side: Database, in_this_process: None
 ) -> None:
@@ -149,6 +151,7 @@ async def test_rows_that_sources_share_and_their_own_are_as_a_plain_fold_makes_t
     assert await fetchval(read_side, "SELECT journal FROM projections.projections") == "journal"
 
 
+@pytest.mark.slow
 async def test_tasks_are_processes_that_reach_both_databases(database: Database, read_side: Database) -> None:
     await happen(database, *[f"s{n}" for n in range(40)] * 2)
     await fence_passes(database)
@@ -191,6 +194,7 @@ async def test_the_journal_that_the_projection_reads_must_be_named(
     assert await fetchval(read_side, "SELECT count(*) FROM projections.rebuilds") == 0
 
 
+@pytest.mark.slow
 async def test_history_that_is_imported_while_it_is_rebuilt_is_for_the_workers(
     database: Database, read_side: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +218,7 @@ async def test_history_that_is_imported_while_it_is_rebuilt_is_for_the_workers(
     each_once(await effects(read_side), a=1, b=1, old=2)
 
 
+@pytest.mark.slow
 async def test_a_journal_that_loses_what_was_folded_is_noticed_before_the_swap(
     database: Database, read_side: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +247,7 @@ async def test_a_journal_that_loses_what_was_folded_is_noticed_before_the_swap(
     assert (result.events, result.rows) == (3, {"counts": 2})
 
 
+@pytest.mark.slow
 async def test_workers_compare_what_a_rebuild_has_brought_in_another_life_of_the_journal(
     database: Database, read_side: Database
 ) -> None:

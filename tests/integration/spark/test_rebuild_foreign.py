@@ -48,6 +48,7 @@ __all__ = ["in_this_process", "log", "read_side", "theirs"]
 SHIFTED = Expression("jsonb_build_object('n', (body ->> 'n')::int + 0)")
 
 
+@pytest.mark.slow
 async def test_live_workers_go_on_over_a_rebuild_while_commits_are_late(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -123,7 +124,7 @@ async def test_a_fence_that_does_not_wait_for_who_has_inserted_is_noticed(
             await rebuild(read_side, read_side.dsn, Effects, ONE, journal=log)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("splits", [4])
 async def test_slices_are_cut_and_a_range_of_them_is_rebuilt_beside_the_others(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None, splits: int
@@ -144,7 +145,7 @@ async def test_slices_are_cut_and_a_range_of_them_is_rebuilt_beside_the_others(
     assert 0 < result.events < 80
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_deleted_events_are_missed_unless_one_goes_by_those_that_are_kept(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None
 ) -> None:
@@ -237,6 +238,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [False, True])
 async def test_what_a_killed_driver_left_is_gone_on_with_unless_the_mapping_has_changed(
     theirs: Theirs, read_side: Database, changed: bool

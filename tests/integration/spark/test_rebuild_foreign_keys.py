@@ -132,6 +132,7 @@ async def test_what_is_referred_to_is_written_while_rows_are_checked(
     assert await fetchval(database, "SELECT max(plane) FROM planes") == "d"
 
 
+@pytest.mark.slow
 async def test_a_writer_of_what_is_referred_to_is_named_and_holds_nobody_else_up(
     database: Database, session: OwnedSession
 ) -> None:

@@ -107,7 +107,7 @@ async def test_what_would_stay_with_the_old_table_is_named(adorned: Database, ds
     assert await schemas(adorned) == []
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("adorned", HANGS, indirect=True)
 async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, dsn: str) -> None:
     oid = await fetchval(adorned, "SELECT 'counts'::regclass::oid")
@@ -156,6 +156,7 @@ async def test_numbers_that_the_table_gives_go_on_after_rows_were_replaced(
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_a_swap_that_takes_too_long_is_undone_and_gone_on_with(journal: Database, dsn: str) -> None:
     await write(journal, {}, {})
     await execute(journal, "CREATE TABLE busy (n int); INSERT INTO busy VALUES (1)")

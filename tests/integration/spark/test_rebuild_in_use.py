@@ -32,6 +32,7 @@ from tests.fixtures.rebuilds import (
 )
 
 
+@pytest.mark.slow
 async def test_a_long_reader_is_named_and_the_swap_goes_on_when_it_ends(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     await fence_passes(journal)
@@ -49,6 +50,7 @@ async def test_a_long_reader_is_named_and_the_swap_goes_on_when_it_ends(journal:
     assert result.rows == {"effects": 1}
 
 
+@pytest.mark.slow
 async def test_a_swap_that_waits_for_too_long_gives_up_and_the_next_run_only_swaps(
     journal: Database, dsn: str
 ) -> None:
@@ -71,7 +73,7 @@ async def test_a_swap_that_waits_for_too_long_gives_up_and_the_next_run_only_swa
     assert await differing(journal) == EXACT
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -112,6 +114,7 @@ async def test_after_a_refused_swap_a_rebuild_from_the_start_succeeds(journal: D
     assert await fetchval(journal, "SELECT more FROM counts") == 3
 
 
+@pytest.mark.slow
 async def test_the_second_of_two_rebuilds_at_once_is_told_who_runs_the_first(
     journal: Database, dsn: str
 ) -> None:
@@ -130,6 +133,7 @@ async def test_the_second_of_two_rebuilds_at_once_is_told_who_runs_the_first(
     assert await state_of(journal) == "swapped"
 
 
+@pytest.mark.slow
 async def test_an_unfinished_rebuild_of_other_slices_is_not_gone_on_with(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     with pytest.raises(SwapRefused):

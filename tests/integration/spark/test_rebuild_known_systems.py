@@ -100,7 +100,7 @@ async def balances(database: Database) -> dict[str, tuple[Decimal, int]]:
     return {row["account"]: (row["amount"], row["events"]) for row in rows}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("functions", ["no", "yes"])
 async def test_a_running_application_of_eventsourcing(
     empty_dsn: str, tables: Database, functions: str

@@ -66,6 +66,7 @@ async def test_what_a_fence_cuts_is_folded_up_to_the_last_event_before_it(
     assert await counts(read_side) == {"a": (3, 3), "s": (3, 3)}
 
 
+@pytest.mark.slow
 async def test_an_offset_that_is_older_than_what_is_read_again_is_kept(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None
 ) -> None:
@@ -86,6 +87,7 @@ async def test_an_offset_that_is_older_than_what_is_read_again_is_kept(
     assert await counts(read_side) == {"a": (2, 2), "s": (3, 3)}
 
 
+@pytest.mark.slow
 async def test_the_offset_of_a_source_that_is_folded_in_pages_has_the_time_of_its_last_event(
     theirs: Theirs, log: Log, read_side: Database, in_this_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

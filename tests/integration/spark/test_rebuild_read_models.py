@@ -39,7 +39,7 @@ async def begun(database: Database, definition: type[Any], number: int = 40) -> 
     await fence_passes(database)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
 @pytest.mark.parametrize("options", [RebuildOptions(splits=3), RebuildOptions(splits=2, in_place=True)])
 async def test_a_rebuild_makes_what_the_journal_says(
@@ -56,6 +56,7 @@ async def test_a_rebuild_makes_what_the_journal_says(
     await as_the_journal_says(database, definition, table)
 
 
+@pytest.mark.slow
 async def test_workers_go_on_beside_a_rebuild(database: Database, dsn: str) -> None:
     await begun(database, Delays)
     async with running(database, Delays, ranges=4):
@@ -66,6 +67,7 @@ async def test_workers_go_on_beside_a_rebuild(database: Database, dsn: str) -> N
     await as_the_journal_says(database, Delays, "delays")
 
 
+@pytest.mark.slow
 async def test_another_statement_takes_over_by_a_rebuild(database: Database, dsn: str) -> None:
     await begun(database, Delays)
 
@@ -80,6 +82,7 @@ async def test_another_statement_takes_over_by_a_rebuild(database: Database, dsn
         await run_until_caught_up(database, Delays)
 
 
+@pytest.mark.slow
 async def test_slices_of_rows_of_one_source_are_built_alone(database: Database, dsn: str) -> None:
     await begun(database, Planes)
     await run_until_caught_up(database, Planes)
@@ -93,6 +96,7 @@ async def test_slices_of_rows_of_one_source_are_built_alone(database: Database, 
         await rebuild(database, dsn, Delays, RebuildOptions(slices=SliceRange(0, 511)))
 
 
+@pytest.mark.slow
 async def test_an_event_that_does_not_fit_is_named_or_left_out(database: Database, dsn: str) -> None:
     await begun(database, Delays)
     await land(database, BAD, landing("bad", delay=4))
@@ -136,7 +140,7 @@ async def read_side(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "table"), [(Delays, "delays"), (Planes, "planes")])
 async def test_from_a_journal_elsewhere(
     database: Database, read_side: Database, definition: type[Any], table: str
@@ -158,6 +162,7 @@ async def test_from_a_journal_elsewhere(
     assert (await verify(read_side, definition, sources=None, journal=database)).differing > 0
 
 
+@pytest.mark.slow
 async def test_an_event_of_a_journal_elsewhere_that_does_not_fit_is_named_or_left_out(
     database: Database, read_side: Database
 ) -> None:
@@ -181,7 +186,7 @@ class Sums:
     sums = read_model("SELECT source_id, count(*) AS events, sum(n) AS n FROM happened GROUP BY source_id")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_from_the_journal_of_another_system(theirs: Theirs, log: Log, read_side: Database) -> None:
     await theirs.write(*["a", "b", "a"] * 5, n=2)
     await caught_up(read_side, Sums, journal=log)

@@ -109,6 +109,7 @@ async def test_slices_of_tables_whose_rows_do_not_tell_their_source_are_refused(
         await rebuild(journal, dsn, definition, RebuildOptions(slices=SliceRange(0, 99), splits=1))
 
 
+@pytest.mark.slow
 async def test_a_handler_that_writes_to_another_table_is_refused(journal: Database, dsn: str) -> None:
     async def write_elsewhere(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.execute("INSERT INTO counts (source_id) VALUES ($1)", envelope.source_id)
@@ -139,6 +140,7 @@ async def test_a_handler_that_names_the_schema_of_its_table_is_refused(journal: 
     assert await fetchval(journal, "SELECT count(*) FROM effects") == 1
 
 
+@pytest.mark.slow
 async def test_a_table_handler_that_changes_an_undeclared_table_is_refused(
     journal: Database, dsn: str
 ) -> None:
@@ -178,6 +180,7 @@ async def test_a_table_that_does_not_fit_is_refused(journal: Database, dsn: str)
 # By its events
 
 
+@pytest.mark.slow
 async def test_a_payload_that_does_not_fit_names_source_number_and_field(journal: Database, dsn: str) -> None:
     await write(journal, {"n": 0}, {"n": "many"})
 
@@ -188,7 +191,7 @@ async def test_a_payload_that_does_not_fit_names_source_number_and_field(journal
     assert await state_of(journal) == "folding"
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("definition", "options"),
     [(Counts, SKIPPING), (Effects, SKIPPING), (counting("skips", recovery=Recovery.skip()), ONE)],
@@ -208,6 +211,7 @@ async def test_events_that_can_not_be_handled_are_skipped_where_that_is_asked_fo
     assert await fetchval(journal, f"SELECT {counted} FROM {table}") == 3
 
 
+@pytest.mark.slow
 async def test_a_failed_rebuild_goes_on_where_it_stood_once_told_to_skip(journal: Database, dsn: str) -> None:
     await write(journal, {"n": "many"})
     with pytest.raises(RebuildFailed):
@@ -233,6 +237,7 @@ async def test_deleted_history_is_said(cut_off: Database, dsn: str) -> None:
         await rebuild(cut_off, dsn, Counts, ONE)
 
 
+@pytest.mark.slow
 async def test_what_is_left_of_the_history_is_used_where_that_is_asked_for(
     cut_off: Database, dsn: str
 ) -> None:
@@ -242,6 +247,7 @@ async def test_what_is_left_of_the_history_is_used_where_that_is_asked_for(
     assert await fetchval(cut_off, "SELECT n FROM counts WHERE source_id = 'a'") == 2
 
 
+@pytest.mark.slow
 async def test_a_hole_in_the_history_is_refused_whatever_is_asked_for(journal: Database, dsn: str) -> None:
     await write(journal, {}, {}, {})
     await execute(journal, "DELETE FROM projections.events WHERE seq_nr = 2")
@@ -259,6 +265,7 @@ async def test_events_that_vanish_while_it_runs_are_noticed(journal: Database, d
         )
 
 
+@pytest.mark.slow
 async def test_a_rebuild_that_lost_what_it_needs_says_so_each_time_and_how_to_begin_again(
     journal: Database, dsn: str
 ) -> None:
@@ -355,6 +362,7 @@ async def test_a_source_whose_events_are_all_gone_goes_on_after_a_rebuild(
     assert await fetchval(journal, rows) == ["a1", "b2"]
 
 
+@pytest.mark.slow
 async def test_a_handler_may_use_temporary_tables(journal: Database, dsn: str) -> None:
     async def use_temporary_table(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await session.execute("CREATE TEMPORARY TABLE IF NOT EXISTS mine (n int) ON COMMIT DROP")
@@ -368,6 +376,7 @@ async def test_a_handler_may_use_temporary_tables(journal: Database, dsn: str) -
     assert result.rows == {"effects": 2}
 
 
+@pytest.mark.slow
 async def test_a_handler_that_appends_is_refused_and_its_events_are_not_there(
     journal: Database, dsn: str
 ) -> None:

@@ -38,7 +38,7 @@ async def own(journal: Database, login: Callable[[str | None], str]) -> str:
     return found
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("definition", [Counts, Effects])
 async def test_a_worker_that_owns_its_tables_may_rebuild_them(

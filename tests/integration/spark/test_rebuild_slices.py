@@ -57,6 +57,7 @@ async def test_a_range_of_slices_replaces_the_rows_of_its_sources_alone(journal:
     assert await fetchval(journal, untouched, outside) == before
 
 
+@pytest.mark.slow
 async def test_workers_go_on_after_a_range_of_slices_was_rebuilt(journal: Database, dsn: str) -> None:
     inside, outside = source_in(0, 511), source_in(512, 1023)
     await happen(journal, inside, outside)

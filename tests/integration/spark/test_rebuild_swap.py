@@ -86,6 +86,7 @@ async def test_a_worker_that_has_written_the_old_table_goes_on_with_the_new(
     assert told.names("parked", "skipped") == []
 
 
+@pytest.mark.slow
 async def test_appends_all_the_time_are_handled_once_and_in_order(journal: Database, dsn: str) -> None:
     stop = asyncio.Event()
 
@@ -110,6 +111,7 @@ async def test_appends_all_the_time_are_handled_once_and_in_order(journal: Datab
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     kept = Kept()
@@ -159,7 +161,7 @@ async def test_an_append_from_after_the_fence_is_not_named(
     assert result.events <= 1
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("prepared", ["before", "meanwhile"])
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch, prepared: str
@@ -229,6 +231,7 @@ async def test_history_that_is_imported_meanwhile_is_handled_once(
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_sources_that_were_parked_flow_again(journal: Database, dsn: str) -> None:
     broken = recording(failing(("b", 2)), "effects", recovery=NO_RETRY)
     await happen(journal, "a", "b", "b", "b")
@@ -307,6 +310,7 @@ async def test_an_offset_that_was_set_past_the_fence_refuses_the_swap(journal: D
     assert await fetchval(journal, "SELECT array_agg(source_id) FROM effects") == ["what serves"]
 
 
+@pytest.mark.slow
 async def test_rows_that_only_the_old_table_refers_to_can_be_deleted(journal: Database, dsn: str) -> None:
     await execute(journal, "CREATE TABLE kinds (kind text PRIMARY KEY)")
     await execute(journal, "INSERT INTO kinds VALUES ('plane'), ('balloon')")

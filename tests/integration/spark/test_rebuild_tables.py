@@ -122,6 +122,7 @@ async def all_rows(database: Database, *tables: str) -> list[list[str]]:
     return [list(await fetchval(database, found.format(table))) for table in tables]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("splits", [1, 5])
 async def test_columns_of_every_type_are_what_workers_make(journal: Database, dsn: str, splits: int) -> None:
@@ -141,7 +142,7 @@ async def test_columns_of_every_type_are_what_workers_make(journal: Database, ds
     assert result.rows == {"plain": 9, "typed": len(live[0])}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True])
 async def test_names_that_need_quotes(journal: Database, dsn: str, in_place: bool) -> None:
     await execute(
@@ -181,6 +182,7 @@ async def test_a_foreign_key_of_a_table_to_itself_refers_to_the_new_table(
     assert await fetchval(journal, refers_to) == "counts"
 
 
+@pytest.mark.slow
 async def test_a_second_rebuild_keeps_both_old_tables(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     await fence_passes(journal)
@@ -197,6 +199,7 @@ class Narrow:
         return NARROW.upsert(key="k", short=event.n, price=Decimal(event.n) / 10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 async def test_sums_of_a_part_may_be_larger_than_the_column_that_holds_all(
     journal: Database, dsn: str

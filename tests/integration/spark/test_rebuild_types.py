@@ -92,7 +92,7 @@ async def test_the_result_is_that_of_live_workers_which_go_on_from_it(
         each_once(await effects(journal), **{f"s{n}": 10 + (n < 2) for n in range(10)}, new=1)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [("plane", BOTH), (BOTH, "plane"), ("plane", ALL_TYPES), (ALL_TYPES, BOTH), (("plane", "ship"), BOTH)],
@@ -125,6 +125,7 @@ async def test_a_new_version_reads_other_types_from_their_beginning(
         await caught_up(journal, counts(first, 2))
 
 
+@pytest.mark.slow
 async def test_workers_of_both_versions_run_beside_the_rebuild_that_adds_a_type(
     journal: Database, dsn: str
 ) -> None:
@@ -148,7 +149,7 @@ async def test_workers_of_both_versions_run_beside_the_rebuild_that_adds_a_type(
     assert await counted(journal) == {f"s{n}": 4 + 2 * (n < 2) for n in range(10)}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["fence", "verify", "swap"])
 async def test_history_of_the_added_type_that_is_imported_meanwhile_is_handled_once(
     journal: Database, dsn: str, when: str

@@ -55,6 +55,7 @@ async def counts(database: Database) -> dict[str, tuple[int, int]]:
 # What a repair does
 
 
+@pytest.mark.slow
 async def test_rows_of_a_source_are_made_what_the_journal_says_and_others_stay(journal: Database) -> None:
     await happen(journal, "a", "b", "a", "b")
     await run_until_caught_up(journal, Counts)
@@ -116,6 +117,7 @@ async def test_columns_that_are_not_declared_and_rows_that_are_right_stay(journa
     assert await counts(journal) == {"a": (1, 1), "b": (1, 1)}
 
 
+@pytest.mark.slow
 async def test_events_that_no_worker_has_handled_are_left_to_them(journal: Database) -> None:
     await happen(journal, "a", "b")
     await run_until_caught_up(journal, Counts)
@@ -190,6 +192,7 @@ async def test_events_that_workers_have_skipped_are_left_out(journal: Database) 
     assert result.skipped == 1
 
 
+@pytest.mark.slow
 async def test_an_event_that_cannot_be_handled_is_named_unless_it_may_be_skipped(journal: Database) -> None:
     for n in (0, 13, 0):
         await happen(journal, "a", n=n)
@@ -207,6 +210,7 @@ async def test_an_event_that_cannot_be_handled_is_named_unless_it_may_be_skipped
 # What is refused
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_repaired_is_refused(journal: Database) -> None:
     await happen(journal, "a")
     await run_until_caught_up(journal, Counts, Effects)
@@ -310,7 +314,7 @@ async def test_tables_that_stay_in_use_are_given_up_and_nothing_is_changed(journ
     assert await counts(journal) == {"a": (99, 1)}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["lock_tables", "handled_until", "_check_repaired"])
 async def test_workers_go_on_at_each_moment_of_a_repair(
     journal: Database, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -339,6 +343,7 @@ async def test_workers_go_on_at_each_moment_of_a_repair(
     assert await fetchval(journal, "SELECT bool_and(n = last) FROM counts")
 
 
+@pytest.mark.slow
 async def test_a_source_is_repaired_again_and_again_under_load(journal: Database) -> None:
     stop = asyncio.Event()
 
@@ -377,6 +382,7 @@ async def test_an_append_that_handles_inline_is_waited_for(journal: Database) ->
     assert await counts(journal) == {"a": (2, 2)}
 
 
+@pytest.mark.slow
 async def test_a_repair_that_is_killed_changes_nothing(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -18,6 +17,7 @@ from journal import InvalidPayload, InvalidValue, slice_of
 from journal.database.sync import connect_sync
 from journal.foreign import Stored
 from journal.writers import WritersInFlight
+from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.source.options import parse_options
 from spark_projections.source.source import JournalReader, SparkTable
 from spark_projections.source.stream import ClockWentBack, JournalStreamReader
@@ -89,7 +89,7 @@ def options(**more: str) -> Any:
 
 def keys_of(reader: JournalReader | JournalStreamReader, partitions: Iterable[Any]) -> list[Key]:
     """What the executors read: the reader is pickled on its way."""
-    taken = cloudpickle.loads(cloudpickle.dumps(reader))  # type: ignore[no-untyped-call]
+    taken = cloudpickle().loads(cloudpickle().dumps(reader))
     batches = [batch for partition in partitions for batch in taken.read(partition)]
     return [(row["source_id"], row["seq_nr"]) for batch in batches for row in batch.to_pylist()]
 
@@ -122,6 +122,7 @@ class Stream:
         return found
 
 
+@pytest.mark.slow
 def test_a_batch_has_what_was_committed_before_it(theirs: str) -> None:
     sources = [f"s{n}" for n in range(30)]
     write(theirs, *sources, "s1", "s1")
@@ -135,6 +136,7 @@ def test_a_batch_has_what_was_committed_before_it(theirs: str) -> None:
     assert read_all(eventtypes='["Other"]') == []
 
 
+@pytest.mark.slow
 def test_a_transaction_that_is_open_is_waited_for_or_lies_behind(theirs: str, bound: str) -> None:
     write(theirs, "a")
     with psycopg.connect(theirs, application_name="slow") as slow:
@@ -161,7 +163,7 @@ def test_times_are_those_of_the_journal_or_are_refused(theirs: str, bound: str) 
     assert read_all(since=at.isoformat()) == []
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [EVERYTHING, ReadMaxRows(4)], ids=["unlimited", "limited"])
 def test_a_stream_has_each_event_once_over_late_commits_and_restarts(theirs: str, limit: ReadLimit) -> None:
     sources = [f"s{n}" for n in range(12)]
@@ -230,12 +232,12 @@ def twice(stored: Stored) -> str:
     return json.dumps({"n": 2 * json.loads(stored.data)["n"]})
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 def test_payloads_come_through_a_decoder(theirs: str) -> None:
     write(theirs, "a", "odd")
     mine = {"decode": f"{__name__}:twice"}
     reader = JournalReader(options(mode="permissive", **mine), SparkTable(PAYLOAD, "permissive"))
-    taken = cloudpickle.loads(cloudpickle.dumps(reader))  # type: ignore[no-untyped-call]
+    taken = cloudpickle().loads(cloudpickle().dumps(reader))
     rows = [row for one in reader.partitions() for batch in taken.read(one) for row in batch.to_pylist()]
     (a, odd) = sorted(rows, key=lambda row: str(row["source_id"]))
     assert (a["payload"], a["payload_error"]) == ({"n": 2}, None)
@@ -272,7 +274,7 @@ def test_what_cannot_be_is_refused(theirs: str, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InvalidValue, match="option decode: the payloads of this library's journal are JSON"):
         JournalReader(parse_options({"entitytype": "plane", "decode": "json:dumps"}), SparkTable(KEYS))
     reader = JournalReader(options(), SparkTable(KEYS))
-    assert theirs.encode() not in cloudpickle.dumps(reader)  # type: ignore[no-untyped-call]
+    assert theirs.encode() not in cloudpickle().dumps(reader)
     monkeypatch.delenv("THEIRS_DSN")
     with pytest.raises(
         InvalidValue, match="no DSN: set THEIRS_DSN in the environment of the driver and of the exec"

@@ -104,6 +104,7 @@ def test_all_columns_come_back_as_they_were_written(dsn: str) -> None:
     assert second["entity_type"] == "plane"
 
 
+@pytest.mark.slow
 def test_batches_have_the_asked_columns_in_the_asked_order(dsn: str) -> None:
     append(dsn, [event("a")])
 
@@ -118,6 +119,7 @@ def test_another_entity_type_is_not_read(dsn: str) -> None:
     assert keys(dsn, PLANES) == [("a", 1)]
 
 
+@pytest.mark.slow
 def test_several_types_are_read_and_every_one(dsn: str) -> None:
     append(dsn, [event("a"), event("b", entity_type="ship"), event("c", entity_type="train"), event("a")])
 
@@ -132,7 +134,7 @@ def test_several_types_are_read_and_every_one(dsn: str) -> None:
     ]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ODD_TEXTS)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_any_text_is_found_by_its_own_value_alone(dsn: str, text: str, conforming: str) -> None:
@@ -155,6 +157,7 @@ def server(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20))
 def test_the_server_reads_a_literal_as_the_text_it_was_made_of(
@@ -171,6 +174,7 @@ def test_a_text_that_no_source_can_have_is_refused(text: str) -> None:
         literal(text)
 
 
+@pytest.mark.slow
 def test_the_encoding_of_the_environment_changes_nothing(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(dsn, [event("é'\\")])
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
@@ -212,6 +216,7 @@ def test_both_ends_of_a_range_of_numbers_are_read(dsn: str) -> None:
     assert [number for _, number in keys(dsn, replace(PLANES, seq_nrs=(2, 4), order="source"))] == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_ranges_of_slices_share_all_events_and_have_none_twice(dsn: str) -> None:
     append(dsn, [event(f"N{number}") for number in range(200)])
     parts = [SliceRange(0, 99), SliceRange(100, 100), SliceRange(101, 1023)]
@@ -252,6 +257,7 @@ def test_limits_of_the_role_do_not_end_a_long_reading(dsn: str) -> None:
     assert first.num_rows + sum(batch.num_rows for batch in reading) == 50
 
 
+@pytest.mark.slow
 def test_other_settings_of_a_role_change_nothing(dsn: str) -> None:
     append(dsn, [event("a")])
     settings_of_role = (
@@ -265,6 +271,7 @@ def test_other_settings_of_a_role_change_nothing(dsn: str) -> None:
     assert abs(row["db_timestamp"] - datetime.now(UTC)) < timedelta(hours=1)
 
 
+@pytest.mark.slow
 def test_a_role_that_reads_is_enough(dsn: str, login: Callable[[str | None], str]) -> None:
     append(dsn, [event("a")])
     reader = login("projections_reader")
@@ -283,6 +290,7 @@ def test_a_payload_of_megabytes_is_read(dsn: str) -> None:
     assert found == {"a": {"text": text}, "b": {}}
 
 
+@pytest.mark.slow
 def test_the_size_of_a_batch_bounds_its_rows(dsn: str) -> None:
     append(dsn, [event("a", {"text": "x" * 1000}) for _ in range(1000)])
 
@@ -307,6 +315,7 @@ def backends(dsn: str) -> int:
         return int(row[0]) if row else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [list, lambda reading: reading.close()])
 def test_the_connection_goes_with_the_iterator(dsn: str, end: Callable[[Any], object]) -> None:
     append(dsn, [event("a")] * 100)
@@ -319,6 +328,7 @@ def test_the_connection_goes_with_the_iterator(dsn: str, end: Callable[[Any], ob
         pass
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_an_error_and_no_early_end(dsn: str) -> None:
     append(dsn, [event("a", {"text": "x" * 100_000}) for _ in range(200)])
     reading = read_batches(dsn, replace(PLANES, batch_bytes=1))
@@ -378,6 +388,7 @@ def plan(dsn: str, reading: Reading) -> str:
         return "\n".join(row[0] for row in connection.execute(f"EXPLAIN {statement(reading)}".encode()))
 
 
+@pytest.mark.slow
 def test_some_sources_are_found_by_the_key_and_in_its_order(dsn: str) -> None:
     append(dsn, [event(f"N{number}") for number in range(3000)])
     execute(dsn, "ANALYZE projections.events")
@@ -388,6 +399,7 @@ def test_some_sources_are_found_by_the_key_and_in_its_order(dsn: str) -> None:
     assert "Seq Scan" not in found
 
 
+@pytest.mark.slow
 def test_a_short_time_is_found_by_the_index_on_time(dsn: str) -> None:
     append(dsn, [event(f"N{number}") for number in range(3000)])
     execute(dsn, "ANALYZE projections.events")
@@ -399,6 +411,7 @@ def test_a_short_time_is_found_by_the_index_on_time(dsn: str) -> None:
     assert "Seq Scan" not in found
 
 
+@pytest.mark.slow
 async def test_what_moves_to_a_new_partition_while_a_reader_begins_is_read(
     dsn: str, database: Database
 ) -> None:

@@ -92,13 +92,14 @@ def read_all(**options: str) -> list[Key]:
     return keys_of(reader, reader.partitions())
 
 
+@pytest.mark.slow
 def test_a_batch_has_what_was_committed_before_it(dsn: str) -> None:
     append(dsn, *[event(f"N{number}") for number in range(50)])
 
     assert sorted(read_all()) == sorted((f"N{number}", 1) for number in range(50))
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [("plane", "ship"), ALL_TYPES], ids=["two", "all"])
 @pytest.mark.parametrize("limit", [EVERYTHING, ReadMaxRows(3)], ids=["unlimited", "limited"])
 def test_a_stream_of_several_types_has_each_event_once(dsn: str, types: Any, limit: ReadLimit) -> None:
@@ -163,12 +164,14 @@ def test_a_batch_names_no_writer_that_came_after_it_began(dsn: str) -> None:
         assert f"process {later.info.backend_pid} " not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_batch_of_what_each_partition_sees_waits_for_nobody(dsn: str) -> None:
     append(dsn, event("a"))
     with open_append(dsn, event("late")):
         assert read_all(snapshot="none") == [("a", 1)]
 
 
+@pytest.mark.slow
 def test_a_stream_delivers_a_late_commit_once(dsn: str) -> None:
     stream = Stream()
     append(dsn, event("before"))
@@ -184,6 +187,7 @@ def test_a_stream_delivers_a_late_commit_once(dsn: str) -> None:
     assert sorted(found + stream.batch()) == [("after", 1), ("before", 1), ("late", 1)]
 
 
+@pytest.mark.slow
 def test_a_writer_that_comes_and_goes_between_two_looks_is_not_missed(dsn: str) -> None:
     stream = Stream()
     append(dsn, event("before"))
@@ -197,6 +201,7 @@ def test_a_writer_that_comes_and_goes_between_two_looks_is_not_missed(dsn: str) 
     assert sorted(found) == [("after", 1), ("before", 1), ("late", 1)]
 
 
+@pytest.mark.slow
 def test_a_stream_that_starts_beside_an_open_writer_reads_what_is_older(dsn: str) -> None:
     load(dsn, historic("old", 1))
     with open_append(dsn, event("late")) as writer:
@@ -207,6 +212,7 @@ def test_a_stream_that_starts_beside_an_open_writer_reads_what_is_older(dsn: str
     assert stream.until(("late", 1)) == [("late", 1)]
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_its_checkpoint_is(dsn: str) -> None:
     stream = Stream()
     append(dsn, *[event("a")] * 3)
@@ -219,6 +225,7 @@ def test_a_stream_goes_on_where_its_checkpoint_is(dsn: str) -> None:
     assert found == [("a", number) for number in range(1, 7)]
 
 
+@pytest.mark.slow
 def test_without_news_the_offset_stays_the_same(dsn: str) -> None:
     stream = Stream()
     append(dsn, event("a"))
@@ -242,6 +249,7 @@ def test_a_micro_batch_has_no_more_events_than_asked_for(dsn: str) -> None:
     assert max(sizes) <= 10
 
 
+@pytest.mark.slow
 def test_more_events_of_one_time_than_asked_for_come_together_and_once(dsn: str) -> None:
     load(
         dsn,
@@ -270,6 +278,7 @@ def test_a_stream_may_begin_later_than_now(dsn: str) -> None:
     assert stream.batch() == []
 
 
+@pytest.mark.slow
 def test_available_now_ends_behind_what_there_was(dsn: str) -> None:
     append(dsn, event("a"))
     stream = Stream()
@@ -296,6 +305,7 @@ def started_stream(dsn: str, **options: str) -> Stream:
     return stream
 
 
+@pytest.mark.slow
 def test_history_behind_a_stream_stops_it_with_what_to_do(dsn: str) -> None:
     stream = started_stream(dsn)
     load(dsn, historic("old", 1))
@@ -307,6 +317,7 @@ def test_history_behind_a_stream_stops_it_with_what_to_do(dsn: str) -> None:
             stream.batch()
 
 
+@pytest.mark.slow
 def test_history_behind_a_stream_is_read_with_all_that_follows_it(dsn: str) -> None:
     load(dsn, historic("older", 1, seconds=-1))
     stream = started_stream(dsn, onimport="reread")
@@ -318,6 +329,7 @@ def test_history_behind_a_stream_is_read_with_all_that_follows_it(dsn: str) -> N
     assert stream.batch() == []
 
 
+@pytest.mark.slow
 def test_history_before_since_is_not_read_when_a_stream_goes_back(dsn: str) -> None:
     stream = started_stream(dsn, onimport="reread", since=(PAST + timedelta(seconds=2)).isoformat())
     load(dsn, historic("old", 1), historic("old", 2))
@@ -325,6 +337,7 @@ def test_history_before_since_is_not_read_when_a_stream_goes_back(dsn: str) -> N
     assert sorted(stream.until(("old", 2), ("now", 1))) == [("now", 1), ("old", 2)]
 
 
+@pytest.mark.slow
 def test_history_behind_a_stream_is_left_out_on_demand(dsn: str) -> None:
     stream = started_stream(dsn, onimport="skip")
     load(dsn, historic("old", 1))
@@ -333,6 +346,7 @@ def test_history_behind_a_stream_is_left_out_on_demand(dsn: str) -> None:
     assert stream.until(("new", 1)) == [("new", 1)]
 
 
+@pytest.mark.slow
 def test_history_of_another_entity_type_does_not_concern_a_stream(dsn: str) -> None:
     stream = started_stream(dsn)
     load(dsn, HistoricEvent("s", {}, "ship", "Sailed", seq_nr=1, db_timestamp=PAST))

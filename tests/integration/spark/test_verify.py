@@ -33,6 +33,7 @@ async def changed(database: Database, *events: tuple[str, int]) -> None:
         await append(session, [Event(source_id, Changed(n=n), "plane") for source_id, n in events])
 
 
+@pytest.mark.slow
 async def test_a_read_model_that_is_right_has_no_differences(journal: Database) -> None:
     await happen(journal, "a", "b", "a")
     await run_until_caught_up(journal, Counts)
@@ -85,6 +86,7 @@ async def test_few_rows_are_listed_and_all_are_counted(journal: Database) -> Non
     assert (len(found.differences), found.differing) == (100, 150)
 
 
+@pytest.mark.slow
 async def test_nothing_differs_while_events_are_appended_and_handled(journal: Database) -> None:
     stop = asyncio.Event()
 
@@ -152,6 +154,7 @@ async def test_sources_that_are_parked_are_named(journal: Database) -> None:
     assert (await verify(journal, definition, sources=["b"])).parked == 0
 
 
+@pytest.mark.slow
 async def test_events_that_are_skipped_are_named(journal: Database) -> None:
     definition = failing(Recovery.skip())
     for n in (0, 13, 0):
@@ -186,7 +189,7 @@ async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -
             assert (await verify(reader, Counts, sources=sources)).differing == 0
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [("plane", "airport"), ALL_TYPES])
 async def test_sources_of_several_types_are_compared(journal: Database, types: Any) -> None:
     @projection("counts", entity_type=types)
@@ -241,6 +244,7 @@ async def make_numbered(journal: Database) -> None:
         await execute(journal, statement)
 
 
+@pytest.mark.slow
 async def test_looking_draws_no_number_from_a_sequence(journal: Database, dsn: str) -> None:
     await make_numbered(journal)
     await happen(journal, "a", "b", "a")
@@ -254,6 +258,7 @@ async def test_looking_draws_no_number_from_a_sequence(journal: Database, dsn: s
     assert await fetchval(journal, SEQUENCES) == before
 
 
+@pytest.mark.slow
 async def test_a_declared_column_that_was_left_to_a_sequence_differs(journal: Database) -> None:
     await make_numbered(journal)
     await happen(journal, "a", n=13)
@@ -267,6 +272,7 @@ async def test_a_declared_column_that_was_left_to_a_sequence_differs(journal: Da
     assert (found.skipped, await fetchval(journal, SEQUENCES)) == (0, before)
 
 
+@pytest.mark.slow
 async def test_a_row_that_stays_keeps_what_the_database_has_filled_in(journal: Database) -> None:
     await make_numbered(journal)
     await happen(journal, "a", "b", "a")
@@ -283,6 +289,7 @@ async def test_a_row_that_stays_keeps_what_the_database_has_filled_in(journal: D
     assert await fetchval(journal, "SELECT nr > 2 AND always > 2 FROM numbered WHERE id = 'a'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", ["airport", ("plane", "airport"), ALL_TYPES])
 async def test_code_that_reads_other_types_than_the_workers_is_refused(journal: Database, types: Any) -> None:
     await happen(journal, "a")
@@ -302,6 +309,7 @@ async def test_code_that_reads_other_types_than_the_workers_is_refused(journal: 
         await repair(journal, Other, ["a"])
 
 
+@pytest.mark.slow
 async def test_rows_that_row_security_hides_are_no_difference_but_an_error(
     journal: Database, dsn: str
 ) -> None:

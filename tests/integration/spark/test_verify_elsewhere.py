@@ -25,6 +25,7 @@ __all__ = ["log", "read_side", "theirs"]
 KEPT = RebuildOptions(from_first_kept=True)
 
 
+@pytest.mark.slow
 async def test_what_differs_is_found_and_repaired(theirs: Theirs, log: Log, read_side: Database) -> None:
     await theirs.write("a", "b", "a", "c")
     await caught_up(read_side, Counts, journal=log)
@@ -65,7 +66,7 @@ async def test_the_journal_that_the_projection_reads_must_be_named(
                 await work
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_nothing_differs_while_an_application_writes_and_workers_handle(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -94,7 +95,7 @@ async def test_nothing_differs_while_an_application_writes_and_workers_handle(
     assert (await verify(read_side, Counts, sources=None, journal=log)).differing == 0
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["lock_tables", "handled_until"])
 async def test_workers_go_on_at_each_moment_of_a_repair(
     theirs: Theirs, log: Log, read_side: Database, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -120,7 +121,7 @@ async def test_workers_go_on_at_each_moment_of_a_repair(
     assert await fetchval(read_side, "SELECT bool_and(n = last) FROM counts")
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_what_is_deleted_is_said_and_left_out_when_one_asks_for_that(
     theirs: Theirs, log: Log, read_side: Database
 ) -> None:
@@ -171,6 +172,7 @@ async def elsewhere(databases: Databases, template: str) -> AsyncIterator[Databa
             yield database
 
 
+@pytest.mark.slow
 async def test_our_journal_in_another_database(elsewhere: Database, read_side: Database) -> None:
     await happen(elsewhere, "a", "b", "a")
     await caught_up(read_side, Counts, journal=elsewhere)

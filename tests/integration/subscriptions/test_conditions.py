@@ -143,6 +143,7 @@ async def others(database: Database) -> Database:
     return database
 
 
+@pytest.mark.slow
 async def test_expressions_over_the_event_and_the_subscription_are_asked(database: Database) -> None:
     for condition in ACCEPTED:
         await subscribe(database, condition, group=condition, params='{"topic": "t"}')
@@ -153,6 +154,7 @@ async def test_expressions_over_the_event_and_the_subscription_are_asked(databas
     assert [group for group, *_ in await matches(database)] == ACCEPTED
 
 
+@pytest.mark.slow
 async def test_nothing_but_one_boolean_expression_is_a_condition(database: Database) -> None:
     accepted = []
     for condition in (*NOT_ONE_EXPRESSION, *NOT_BOOLEAN, *UNKNOWN):
@@ -163,6 +165,7 @@ async def test_nothing_but_one_boolean_expression_is_a_condition(database: Datab
     assert not accepted
 
 
+@pytest.mark.slow
 async def test_what_does_more_than_to_look_is_refused(others: Database) -> None:
     await subscribe(others, "TRUE")  # so that there is a condition to call
     accepted = []
@@ -301,6 +304,7 @@ GRANT EXECUTE ON FUNCTION asked() TO projections_matcher;
 """
 
 
+@pytest.mark.slow
 async def test_a_function_that_was_granted_is_asked_and_one_that_writes_is_not(database: Database) -> None:
     await execute(database, GRANTED.format(body="TRUE"))
     await happened(database)
@@ -314,7 +318,7 @@ async def test_a_function_that_was_granted_is_asked_and_one_that_writes_is_not(d
     assert error.sqlstate == "PJ080"
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

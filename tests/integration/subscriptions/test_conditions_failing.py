@@ -54,7 +54,7 @@ async def unanswered(database: Database) -> list[tuple[int, str | None]]:
         return [(row["seq_nr"], row["error"]) for row in await session.fetch(UNANSWERED)]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("condition", "payload", "error"), ERRORS)
 async def test_an_event_that_a_condition_fails_on_waits_and_all_others_are_matched(
     database: Database,
@@ -84,6 +84,7 @@ async def test_an_event_that_a_condition_fails_on_waits_and_all_others_are_match
     ]
 
 
+@pytest.mark.slow
 async def test_one_bad_event_of_many_costs_that_one_alone(database: Database) -> None:
     condition = await subscribe(database, "(e.payload->>'n')::int % 2 = 0")
     async with database.transaction() as session:
@@ -144,6 +145,7 @@ async def test_one_that_takes_too_long_for_event_after_event_is_stopped(
     ]
 
 
+@pytest.mark.slow
 async def test_one_that_holds_up_all_others_is_stopped_though_it_answers_in_time(database: Database) -> None:
     """It takes a quarter of its time for each event."""
     await execute(
@@ -198,6 +200,7 @@ async def test_conditions_that_take_long_together_are_not_to_blame(database: Dat
     assert await matched(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_one_of_types_fails_on_the_events_of_a_type(database: Database) -> None:
     await subscribe(database, "e.topic::int > 0", group="bad")
     await subscribe(database, "e.topic = 't'", group="good")
@@ -229,7 +232,7 @@ async def test_one_of_types_that_takes_too_long_is_stopped_at_once(database: Dat
     assert await fetchval(database, QUARANTINED) == 1
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("narrow", "condition"),
     [
@@ -259,6 +262,7 @@ async def test_none_is_asked_about_what_its_subscriptions_do_not_want(
     )
 
 
+@pytest.mark.slow
 async def test_one_that_fails_on_most_is_stopped_and_catches_up_when_it_is_released(
     database: Database,
 ) -> None:
@@ -385,6 +389,7 @@ async def test_what_one_event_was_found_to_bring_about_is_not_said_of_the_next(
     assert await matched(database) == [("a", 2)]
 
 
+@pytest.mark.slow
 async def test_a_condition_fails_for_itself_alone(database: Database) -> None:
     for params in ("{}", '{"x": 1}'):
         await subscribe(database, "(e.payload->>'n')::int > 0", params=params)

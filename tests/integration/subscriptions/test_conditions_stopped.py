@@ -77,6 +77,7 @@ async def test_many_stopped_conditions_leave_one_row_for_each_batch(database: Da
     assert await fetchval(database, PAGES) == 0
 
 
+@pytest.mark.slow
 async def test_each_catches_up_from_where_it_was_stopped_and_pages_stay_for_the_last(
     database: Database,
 ) -> None:
@@ -140,6 +141,7 @@ async def test_what_a_batch_in_flight_keeps_is_asked_after_the_condition_had_cau
     assert await fetchval(database, APART) == 0
 
 
+@pytest.mark.slow
 async def test_two_at_once_ask_about_each_event_once(database: Database) -> None:
     await stopped(database)
     await happen(database, 3)
@@ -163,6 +165,7 @@ async def test_two_at_once_ask_about_each_event_once(database: Database) -> None
     assert await matched(database) == [("a", 1), ("a", 2), ("a", 3)]
 
 
+@pytest.mark.slow
 async def test_one_that_is_stopped_again_while_it_catches_up_goes_on_from_there(database: Database) -> None:
     await execute(
         database,
@@ -252,6 +255,7 @@ async def test_pages_of_a_condition_that_nobody_has_any_more_are_deleted(databas
     assert await fetchval(database, PAGES) == 0
 
 
+@pytest.mark.slow
 async def test_events_that_were_dropped_with_their_partition_are_passed_over(database: Database) -> None:
     await stopped(database)
     await happen(database, 3)
@@ -283,7 +287,7 @@ async def test_one_that_looks_at_types_alone_catches_up_too(database: Database) 
     assert [n for _, n in await matched(database)] == [1, 3, 4, 5]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranges", [1, 4])
 async def test_events_of_a_source_keep_their_order_while_a_condition_catches_up(
     database: Database, ranges: int

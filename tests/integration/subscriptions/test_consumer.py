@@ -53,7 +53,7 @@ def consumer(database: Database, **settings: object) -> Consumer:
     return Consumer(database, "g", settings=quick(**settings))
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 async def test_a_handler_gets_every_event_of_its_subscription_once_and_in_order(
     with_each_driver: Database,
 ) -> None:
@@ -87,6 +87,7 @@ async def test_an_event_comes_with_its_payload_and_its_topic(database: Database)
     assert (got[0].topic, got[0].payload, got[0].envelope.slice) == ("Landed", {"delay": 3}, 97)
 
 
+@pytest.mark.slow
 async def test_each_handler_gets_what_its_own_subscription_asks_for(database: Database) -> None:
     late, everything, nothing = Seen(), Seen(), Seen()
     reader = consumer(database)
@@ -104,6 +105,7 @@ async def test_each_handler_gets_what_its_own_subscription_asks_for(database: Da
     assert nothing.batches == []
 
 
+@pytest.mark.slow
 async def test_a_call_has_at_most_as_many_events_as_the_handler_wants(database: Database) -> None:
     seen = Seen()
     reader = consumer(database)
@@ -116,6 +118,7 @@ async def test_a_call_has_at_most_as_many_events_as_the_handler_wants(database: 
     assert [len(batch) for batch in seen.batches] == [2, 2, 1]
 
 
+@pytest.mark.slow
 async def test_the_cursor_waits_for_a_page_that_is_not_done_and_then_passes_all_that_are(
     database: Database,
 ) -> None:
@@ -141,6 +144,7 @@ async def test_the_cursor_waits_for_a_page_that_is_not_done_and_then_passes_all_
     assert len(slow.events) == 3
 
 
+@pytest.mark.slow
 async def test_a_quick_handler_is_read_for_only_so_many_pages_ahead_of_a_slow_one(database: Database) -> None:
     release = asyncio.Event()
 
@@ -167,6 +171,7 @@ async def test_a_quick_handler_is_read_for_only_so_many_pages_ahead_of_a_slow_on
         await quickly.until_events(8)
 
 
+@pytest.mark.slow
 async def test_handlers_run_at_the_same_time(database: Database) -> None:
     meeting = asyncio.Barrier(2)
 
@@ -185,6 +190,7 @@ async def test_handlers_run_at_the_same_time(database: Database) -> None:
     assert one.events == other.events == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_a_stop_finishes_what_was_begun_and_leaves_the_rest_to_others(database: Database) -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
@@ -216,6 +222,7 @@ async def test_a_stop_finishes_what_was_begun_and_leaves_the_rest_to_others(data
     assert second.events == [("b", 1)]
 
 
+@pytest.mark.slow
 async def test_a_stop_waits_for_handlers_that_are_behind_so_that_nothing_comes_twice(
     database: Database,
 ) -> None:
@@ -240,6 +247,7 @@ async def test_a_stop_waits_for_handlers_that_are_behind_so_that_nothing_comes_t
     assert await cursors_of(database) == [3]
 
 
+@pytest.mark.slow
 async def test_a_stop_does_not_wait_for_ever(database: Database) -> None:
     async def hang(batch: Sequence[MatchedEvent]) -> None:
         await asyncio.Event().wait()
@@ -271,6 +279,7 @@ async def test_a_cancelled_consumer_gives_back_its_ranges(database: Database) ->
     )
 
 
+@pytest.mark.slow
 async def test_events_that_were_dropped_by_force_are_left_out_and_told(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +299,7 @@ async def test_events_that_were_dropped_by_force_are_left_out_and_told(
     assert "1 events were dropped from the journal before they were read" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_subscription_that_somebody_removed_is_made_again(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,6 +319,7 @@ async def test_a_subscription_that_somebody_removed_is_made_again(
     assert "subscribing again" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_group_that_somebody_removed_is_made_again(database: Database) -> None:
     seen = Seen()
     reader = consumer(database)
@@ -361,6 +372,7 @@ async def test_a_consumer_runs_once_at_a_time_and_takes_no_handler_meanwhile(dat
             reader.handle(Seen(), name="other")
 
 
+@pytest.mark.slow
 async def test_peeking_disturbs_nobody_and_moves_nothing(database: Database) -> None:
     async with database.session() as session:
         await subscribe(session, "g")
@@ -375,6 +387,7 @@ async def test_peeking_disturbs_nobody_and_moves_nothing(database: Database) -> 
     assert await cursors_of(database) == [0, 0, 0]
 
 
+@pytest.mark.slow
 async def test_a_cursor_must_be_a_match_of_the_group_and_may_not_go_back(database: Database) -> None:
     async with database.session() as session:
         for group in ("g", "other"):
@@ -421,6 +434,7 @@ async def test_a_cursor_is_not_moved_without_the_epoch_of_who_holds_the_range(da
     assert await cursors_of(database) == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "lease", "message"),
     [
@@ -467,6 +481,7 @@ def test_the_usual_settings_poll_an_idle_group_a_few_times_a_second() -> None:
     assert settings.heartbeat * 3 <= settings.lease
 
 
+@pytest.mark.slow
 async def test_a_range_that_failed_starts_again_from_its_stored_cursor_with_all_handlers(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -493,7 +508,7 @@ async def test_a_range_that_failed_starts_again_from_its_stored_cursor_with_all_
     assert "handler 'failing' failed, starting again after match 2" in caplog.text
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [Failure("no"), TimeoutError("own"), asyncio.CancelledError(), KeyError(1)])
 async def test_a_consumer_goes_on_whatever_a_handler_raises(database: Database, error: BaseException) -> None:
     async def fail_once(batch: Sequence[MatchedEvent]) -> None:
@@ -511,6 +526,7 @@ async def test_a_consumer_goes_on_whatever_a_handler_raises(database: Database, 
     assert seen.batches == [[("a", 1)], [("a", 1)]]
 
 
+@pytest.mark.slow
 async def test_a_handler_that_takes_too_long_is_cancelled_and_has_failed(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -536,6 +552,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_has_failed(
     assert "no end after 0.05 s" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_poison_range_holds_up_no_other(database: Database) -> None:
     async def fail(batch: Sequence[MatchedEvent]) -> None:
         if any(event.envelope.slice < 512 for event in batch):
@@ -559,6 +576,7 @@ async def test_a_poison_range_holds_up_no_other(database: Database) -> None:
     assert cursors_now[1] > 0
 
 
+@pytest.mark.slow
 async def test_what_the_database_refuses_for_one_range_holds_up_no_other(database: Database) -> None:
     sources = [f"s{number}" for number in range(40)]
     async with database.session() as session:
@@ -586,6 +604,7 @@ async def test_what_the_database_refuses_for_one_range_holds_up_no_other(databas
     assert set(seen.events) == {(source, 1) for source in sources}
 
 
+@pytest.mark.slow
 async def test_the_cursor_of_a_range_that_gets_nothing_passes_over_what_is_for_others(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -614,6 +633,7 @@ async def test_a_group_that_only_listens_has_no_consumers(database: Database) ->
         await reader.run()
 
 
+@pytest.mark.slow
 async def test_a_handler_that_can_not_be_cancelled_is_reported_and_holds_up_only_its_range(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def failing(times: int, *, on: str = "") -> Seen:
     return Seen(fail)
 
 
+@pytest.mark.slow
 async def test_a_failed_batch_comes_again_whole_and_to_its_handler_alone(database: Database) -> None:
     failed, other = failing(2, on="b"), Seen()
     reader = consumer(database, page_size=2)
@@ -73,6 +74,7 @@ async def test_a_failed_batch_comes_again_whole_and_to_its_handler_alone(databas
     assert other.batches == [batch, [("c", 1)]]
 
 
+@pytest.mark.slow
 async def test_what_is_not_the_fault_of_a_batch_uses_up_no_retry(database: Database) -> None:
     """Such as a statement of the handler that was cancelled: more often than there are retries."""
     times = 0
@@ -155,6 +157,7 @@ async def test_a_dead_letter_that_is_retried_is_handled_again_and_gone(database:
             await DeadLetters(session).retry("g", dead.retry_id)
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_that_is_retried_has_all_of_its_retries_before_it_is_dead_again(
     database: Database,
 ) -> None:
@@ -189,6 +192,7 @@ async def test_a_dead_letter_that_is_dropped_is_gone(database: Database) -> None
         assert await DeadLetters(session).list("g") == []
 
 
+@pytest.mark.slow
 async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database: Database) -> None:
     release = asyncio.Event()
 
@@ -233,6 +237,7 @@ async def test_only_the_part_that_failed_comes_again(database: Database) -> None
     assert seen.batches.count([("b", 1)]) == 2
 
 
+@pytest.mark.slow
 async def test_parts_are_handled_one_after_another(database: Database) -> None:
     running, most = 0, 0
 
@@ -255,6 +260,7 @@ async def test_parts_are_handled_one_after_another(database: Database) -> None:
     assert most == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retries", [None, [SOON]])
 async def test_a_split_that_loses_events_is_a_failure_and_loses_none(
     database: Database, retries: list[timedelta] | None
@@ -279,6 +285,7 @@ async def test_a_split_that_loses_events_is_a_failure_and_loses_none(
     assert seen.batches == [[("a", 1), ("b", 1)]]
 
 
+@pytest.mark.slow
 async def test_a_retry_that_takes_too_long_has_failed(database: Database) -> None:
     async def hang(batch: Sequence[MatchedEvent]) -> None:
         await asyncio.Event().wait()
@@ -295,6 +302,7 @@ async def test_a_retry_that_takes_too_long_has_failed(database: Database) -> Non
     assert "no end after 0.02 s" in dead.error
 
 
+@pytest.mark.slow
 async def test_a_batch_whose_handler_has_lost_its_retries_since_is_still_handled(database: Database) -> None:
     first = consumer(database)
     first.handle(failing(1), name="h", retries=[SOON])
@@ -309,6 +317,7 @@ async def test_a_batch_whose_handler_has_lost_its_retries_since_is_still_handled
         await until(database, NONE_KEPT)
 
 
+@pytest.mark.slow
 async def test_an_error_that_can_not_be_stored_as_it_is_does_not_lose_the_batch(database: Database) -> None:
     async def fail(batch: Sequence[MatchedEvent]) -> None:
         raise Failure("\0 \ud800 " + "x" * 5000)
@@ -379,6 +388,7 @@ async def test_a_batch_that_was_taken_is_not_taken_by_another_until_its_lease_en
         assert await take_retries(session, "g", ["h"], hour, 9) == []
 
 
+@pytest.mark.slow
 async def test_many_failures_at_once_are_all_kept_and_all_come_again(database: Database) -> None:
     async def fail_first(batch: Sequence[MatchedEvent]) -> None:
         if failed.events.count(failed.events[-1]) == 1:

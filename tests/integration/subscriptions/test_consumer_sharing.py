@@ -95,6 +95,7 @@ async def test_of_several_consumers_of_a_group_with_one_range_only_one_reads(dat
     each_once(*seen)
 
 
+@pytest.mark.slow
 async def test_consumers_that_come_and_go_share_the_ranges_and_repeat_nothing(database: Database) -> None:
     await group(database, 4)
     seen = [Seen(), Seen(), Seen()]
@@ -117,7 +118,7 @@ async def test_consumers_that_come_and_go_share_the_ranges_and_repeat_nothing(da
     each_once(*seen)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranges", [1, 7])
 async def test_cutting_a_group_anew_while_it_is_read_loses_nothing(database: Database, ranges: int) -> None:
     await group(database, 3)
@@ -204,7 +205,7 @@ async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(databas
         assert await DeadLetters(session).list("g", waiting=True) == []
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_connection_that_is_lost_while_reading_loses_nothing(
     dsn: str, database: Database, driver: str
@@ -224,6 +225,7 @@ async def test_a_connection_that_is_lost_while_reading_loses_nothing(
     assert set(seen.events) == {(source, n) for source in SOURCES for n in range(1, 6)}
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
     dsn: str, database: Database
 ) -> None:
@@ -253,6 +255,7 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
     assert other.events == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, database: Database) -> None:
     async with consuming_process(dsn, "h") as process:
         await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
@@ -268,6 +271,7 @@ async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, dat
     assert seen.events == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next(
     dsn: str, database: Database
 ) -> None:

@@ -57,6 +57,7 @@ async def matched(dsn: str, database: Database, tmp_path: Path) -> AsyncIterator
 
 @pytest.mark.usefixtures("matched")
 class TestProcesses:
+    @pytest.mark.slow
     async def test_from_the_beginning_and_the_next_process_goes_on(
         self, dsn: str, database: Database
     ) -> None:
@@ -68,6 +69,7 @@ class TestProcesses:
             await end_leases(database)
             assert await fetchval(database, SUBSCRIBED)
 
+    @pytest.mark.slow
     async def test_from_now_on(self, dsn: str, database: Database) -> None:
         await until_settled(database)  # of the second before, some may come, too
         async with consuming_process(dsn, "h", seconds=0, topics=["Landed"], start="now") as process:
@@ -76,6 +78,7 @@ class TestProcesses:
             await until_got(process, 2)
             await until_handled(database)
 
+    @pytest.mark.slow
     async def test_from_a_time_on(self, dsn: str, database: Database) -> None:
         start = await fetchval(database, "SELECT clock_timestamp()")
         await landed(database, "a", "b", "c")
@@ -83,6 +86,7 @@ class TestProcesses:
             await until_got(process, 3)
             await until_handled(database)
 
+    @pytest.mark.slow
     async def test_for_a_group_that_is_known_and_has_read(self, dsn: str, database: Database) -> None:
         async with database.session() as session:
             await create_group(session, "g", ranges=4)

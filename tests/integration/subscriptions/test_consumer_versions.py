@@ -71,6 +71,7 @@ async def test_the_new_version_comes_first_and_the_old_one_passes_nothing_over(d
     assert (in_order(only, 4), both.events) == (True, [])
 
 
+@pytest.mark.slow
 async def test_what_nobody_has_a_handler_for_is_kept_and_handled_in_order(
     database: Database,
 ) -> None:
@@ -93,6 +94,7 @@ async def test_what_nobody_has_a_handler_for_is_kept_and_handled_in_order(
     assert len(both.events) + len(only.events) == 6 * len(SOURCES)
 
 
+@pytest.mark.slow
 async def test_versions_without_a_handler_of_the_other_lose_none_of_either(database: Database) -> None:
     async with database.session() as session:
         await subscribe(session, "g", topics=["Landed"], params={"of": "h"})
@@ -109,6 +111,7 @@ async def test_versions_without_a_handler_of_the_other_lose_none_of_either(datab
     assert (in_order(old, 3), in_order(new, 3), in_order(h, 3)) == (True, True, True)
 
 
+@pytest.mark.slow
 async def test_a_range_of_its_own_goes_to_who_reads_its_slices_and_has_the_handler(
     database: Database,
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_range_of_its_own_goes_to_who_reads_its_slices_and_has_the_handl
     assert await poll("old", of_both) == [(of_both[1], True), (None, True)]
 
 
+@pytest.mark.slow
 async def test_when_all_processes_are_of_the_new_version_nothing_is_read_apart(database: Database) -> None:
     both, only, new = Seen(), Seen(), Seen()
     async with consuming(database, version(database, h=both, new=new)):
@@ -152,6 +156,7 @@ async def test_when_all_processes_are_of_the_new_version_nothing_is_read_apart(d
     assert in_order(new, 1)
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database: Database, dsn: str) -> None:
     only, both, new = Seen(), Seen(), Seen()
     async with consuming(database, version(database, h=both, new=new)):
@@ -210,6 +215,7 @@ async def test_a_rescale_keeps_what_is_for_a_handler_that_nobody_has(database: D
     assert (in_order(new, 1), both.events) == (True, [])
 
 
+@pytest.mark.slow
 async def test_a_handler_that_is_given_up_is_kept_nothing_for(database: Database) -> None:
     only, new = Seen(), Seen()
     async with consuming(database, version(database, h=only, new=new)):
@@ -227,6 +233,7 @@ async def test_a_handler_that_is_given_up_is_kept_nothing_for(database: Database
         assert await fetchval(database, JOINED)
 
 
+@pytest.mark.slow
 async def test_an_event_that_a_handler_got_by_another_subscription_is_not_kept_for_it(
     database: Database,
 ) -> None:
@@ -261,6 +268,7 @@ async def test_the_process_that_passes_over_says_so_once(
     assert "this process has no handler 'new'" in told[0]
 
 
+@pytest.mark.slow
 async def test_what_is_kept_for_a_handler_that_nobody_has_is_shown_and_holds_retention(
     database: Database, dsn: str
 ) -> None:
@@ -302,6 +310,7 @@ def alike(database: Database, **handlers: Seen) -> Consumer:
     return made
 
 
+@pytest.mark.slow
 async def test_a_new_handler_that_asks_for_what_another_asks_for_gets_all_of_it(database: Database) -> None:
     only, both, new = Seen(), Seen(), Seen()
     async with consuming(database, alike(database, h=both, new=new)):

@@ -49,6 +49,7 @@ FROM pg_catalog.pg_index AS i WHERE i.indrelid IN (
 """
 
 
+@pytest.mark.slow
 async def test_what_was_before_comes_and_then_what_comes(database: Database) -> None:
     for place in range(10):
         await happened(database, source=f"s{place % 3}")
@@ -80,6 +81,7 @@ async def test_only_what_is_asked_for_from_the_time_on(database: Database) -> No
     assert await matched_by(database, "h") == [("other", 1)]
 
 
+@pytest.mark.slow
 async def test_a_page_has_many_topics_and_keeps_its_order(database: Database) -> None:
     async with database.transaction() as session:
         events = [Event(f"s{n % 7}", {}, "plane", event_type=f"t{n % 10}") for n in range(5000)]
@@ -132,6 +134,7 @@ async def test_an_event_that_a_condition_fails_on_waits_for_that_subscription(da
     assert await matched_by(database, "h") == before
 
 
+@pytest.mark.slow
 async def test_what_was_published_for_others_is_no_history(database: Database) -> None:
     alone = await subscribe(database, group="alone", topics=["t"])
     await publish(database, "t")
@@ -159,6 +162,7 @@ async def test_what_is_due_or_directed_does_not_wait_for_the_end(database: Datab
     assert sorted(found) == [("a", 1), ("publisher/p", 1), ("publisher/p", 2)]
 
 
+@pytest.mark.slow
 async def test_a_late_commit_comes_once_and_in_order(database: Database) -> None:
     await happened(database, source="first")
     async with matching(database):
@@ -176,6 +180,7 @@ async def test_a_late_commit_comes_once_and_in_order(database: Database) -> None
     in_order(await matched(database))
 
 
+@pytest.mark.slow
 async def test_a_batch_that_is_being_matched_is_waited_for(database: Database) -> None:
     await happened(database)
     await match(database)
@@ -208,6 +213,7 @@ async def test_two_workers_and_many_events(database: Database) -> None:
         in_order(found)
 
 
+@pytest.mark.slow
 async def test_it_ends_though_something_is_new_at_each_visit(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +262,7 @@ async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone
     assert await fetchval(database, "SELECT count(*) FROM projections.subscription_history") == 0
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_in_a_page_matches_once(
     dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -310,7 +317,7 @@ async def test_partitions_that_a_subscription_still_looks_at_are_kept(database: 
     assert await fetchval(database, kept) == 0
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_each_event_comes_once_in_the_order_of_its_source(
     database: Database, seed: int
@@ -343,6 +350,7 @@ async def test_whatever_happens_each_event_comes_once_in_the_order_of_its_source
         assert Counter(source for source, _ in found) == appended
 
 
+@pytest.mark.slow
 async def test_the_end_waits_for_imports_that_the_log_has_not_passed(database: Database) -> None:
     await happened(database)
     await match(database)
@@ -356,6 +364,7 @@ async def test_the_end_waits_for_imports_that_the_log_has_not_passed(database: D
     assert await matched(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_a_group_reads_again(database: Database) -> None:
     for place in range(6):
         await happened(database, source=f"s{place % 2}")
@@ -382,6 +391,7 @@ class TestRewindingBeforeAllWasHad:
         async with database.transaction() as session:
             await rewind_group(session, "g", await session.fetchval("SELECT clock_timestamp()"))
 
+    @pytest.mark.slow
     async def test_events_that_the_log_has_not_been_matched_to(self, database: Database) -> None:
         await subscribe(database)
         await happened(database, source="early")
@@ -393,6 +403,7 @@ class TestRewindingBeforeAllWasHad:
 
         assert sorted(set(await matched_by(database, "g"))) == [("early", 1), ("late", 1), ("unmatched", 1)]
 
+    @pytest.mark.slow
     async def test_history_that_it_is_just_catching_up_with(self, database: Database) -> None:
         await append_many(database, 14)
         await match(database)
@@ -404,6 +415,7 @@ class TestRewindingBeforeAllWasHad:
 
         assert len(set(await matched_by(database, "g"))) == 14
 
+    @pytest.mark.slow
     async def test_history_that_is_imported(self, database: Database) -> None:
         await subscribe(database)
         await execute(database, "UPDATE projections.subscriptions SET since = '1970-01-01'")

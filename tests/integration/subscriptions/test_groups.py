@@ -65,7 +65,7 @@ def grouped(seen: list[list[tuple[str, int]]], *poison: tuple[str, int], **optio
     return Grouped
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @DELIVERIES
 async def test_a_group_that_fails_is_halved_until_the_event_at_fault_stands_alone(
     journal: Database, delivery: Any

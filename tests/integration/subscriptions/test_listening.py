@@ -86,6 +86,7 @@ async def test_a_loop_gets_what_is_committed_after_it_was_entered(
     assert found[0].payload == {"n": 7}
 
 
+@pytest.mark.slow
 async def test_many_listen_over_one_connection_and_each_gets_its_own(
     database: Database, listener: Listener
 ) -> None:
@@ -128,6 +129,7 @@ async def test_two_processes_that_share_a_group_both_get_all(database: Database,
         assert await take(one, 2) == await take(other, 2) == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.slow
 async def test_events_of_a_source_come_in_order_over_many_pages(dsn: str) -> None:
     settings = QUICK.model_copy(update={"page": 7})
     async with (
@@ -143,6 +145,7 @@ async def test_events_of_a_source_come_in_order_over_many_pages(dsn: str) -> Non
     each_once(found, a=30, b=30, c=30)
 
 
+@pytest.mark.slow
 async def test_uncommitted_events_are_not_heard(database: Database, listener: Listener) -> None:
     async with listener.listen() as matches:
         async with database.transaction() as writing:
@@ -221,6 +224,7 @@ async def test_an_exception_or_a_cancellation_in_the_loop_forgets_the_listener(
     assert not listener._reader._known
 
 
+@pytest.mark.slow
 async def test_one_that_nobody_refers_to_any_more_is_forgotten(listener: Listener) -> None:
     listening = listener.listen()
     await listening.join()
@@ -244,6 +248,7 @@ async def test_an_iterator_goes_on_after_waiting_for_it_was_given_up(
         assert await take(matches, 1) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_who_is_too_slow_is_ended_and_the_others_go_on(database: Database, listener: Listener) -> None:
     async with listener.listen(buffer=10) as slow, listener.listen() as other:
         for _ in range(3):
@@ -267,6 +272,7 @@ async def test_a_burst_larger_than_the_buffer_reaches_one_who_takes_at_once(
         each_once(await reading, a=100, b=100, c=100)
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_loses_no_match(dsn: str, database: Database) -> None:
     async with (
         proxy_to(dsn) as proxy,
@@ -288,6 +294,7 @@ async def test_a_lost_connection_loses_no_match(dsn: str, database: Database) ->
     assert before + after == [("a", 1), ("a", 2), ("b", 1)]
 
 
+@pytest.mark.slow
 async def test_a_connection_that_says_nothing_any_more_is_given_up_for_another(
     dsn: str, database: Database
 ) -> None:
@@ -332,6 +339,7 @@ async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(
         assert not others.ended.is_set()
 
 
+@pytest.mark.slow
 async def test_closing_lets_take_what_has_come_and_ends_the_loop(
     database: Database, listener: Listener
 ) -> None:
@@ -346,6 +354,7 @@ async def test_closing_lets_take_what_has_come_and_ends_the_loop(
         await anext(listener.listen())
 
 
+@pytest.mark.slow
 async def test_a_reader_rests_while_nobody_listens_and_begins_anew(
     database: Database, listener: Listener
 ) -> None:
@@ -361,6 +370,7 @@ async def test_a_reader_rests_while_nobody_listens_and_begins_anew(
         assert await take(matches, 1) == [("heard", 1)]
 
 
+@pytest.mark.slow
 async def test_a_listener_asks_nothing_while_others_of_its_process_poll_and_see_nothing_new(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +408,7 @@ async def test_a_listener_asks_nothing_while_others_of_its_process_poll_and_see_
     assert quiet == 0
 
 
+@pytest.mark.slow
 async def test_an_idle_listener_asks_the_database_less_than_twenty_times_a_second(database: Database) -> None:
     assert 1 / ListenerSettings().pacing.longest.total_seconds() < 20
     async with Listener(database, "feed") as listener, listener.listen():
@@ -405,6 +416,7 @@ async def test_an_idle_listener_asks_the_database_less_than_twenty_times_a_secon
         await becomes(lambda: reader._pace.pause == 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "error", "says"),
     [
@@ -434,6 +446,7 @@ async def test_a_group_that_consumers_read_for_is_refused_and_not_subscribed(dat
     assert await fetchval(database, "SELECT count(*) FROM projections.subscriptions") == 1
 
 
+@pytest.mark.slow
 async def test_a_grant_that_goes_ends_those_who_listen_with_an_error(database: Database, login: Any) -> None:
     from journal import MissingPrivilege
 

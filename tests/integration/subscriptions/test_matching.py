@@ -41,6 +41,7 @@ LISTS: list[tuple[list[str], set[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", [None, "e.seq_nr > 0", "e.topic <> ''"])
 async def test_topics_are_exact_or_have_wildcards(database: Database, condition: str | None) -> None:
     for topics, _ in LISTS:
@@ -55,6 +56,7 @@ async def test_topics_are_exact_or_have_wildcards(database: Database, condition:
         assert {source for group, source, *_ in found if group == repr(topics)} == expected, topics
 
 
+@pytest.mark.slow
 async def test_wildcards_do_not_depend_on_how_the_session_reads_backslashes(database: Database) -> None:
     async with database.session() as session:
         if await session.fetchval("SELECT current_setting('server_version_num')::int") >= 190_000:
@@ -71,6 +73,7 @@ async def test_wildcards_do_not_depend_on_how_the_session_reads_backslashes(data
     assert await matched(database) == [("a", 2)]
 
 
+@pytest.mark.slow
 async def test_entity_types_narrow(database: Database) -> None:
     narrow = await subscribe(database, entity_types=["train"])
     wide = await subscribe(database, entity_types=["train", "plane"])
@@ -85,6 +88,7 @@ async def test_entity_types_narrow(database: Database) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_containment_of_params(database: Database) -> None:
     condition = "e.payload @> s.params"
     one = await subscribe(database, condition, params='{"n": 1}')
@@ -97,6 +101,7 @@ async def test_containment_of_params(database: Database) -> None:
     assert [ids for *_, ids in await matches(database)] == [[one, every], [every]]
 
 
+@pytest.mark.slow
 async def test_an_event_is_one_row_for_each_group(database: Database) -> None:
     first = [await subscribe(database, topics=["t"]), await subscribe(database, "e.seq_nr = 1")]
     other = [await subscribe(database, "e.topic = 't'", group="h")]
@@ -107,6 +112,7 @@ async def test_an_event_is_one_row_for_each_group(database: Database) -> None:
     assert await matches(database) == [("g", "a", 1, first), ("h", "a", 1, other)]
 
 
+@pytest.mark.slow
 async def test_matching_again_matches_nothing_again(database: Database) -> None:
     await subscribe(database)
     await happened(database)
@@ -116,6 +122,7 @@ async def test_matching_again_matches_nothing_again(database: Database) -> None:
     assert await matched(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_a_row_compared_as_a_whole_sees_the_payload(database: Database) -> None:
     """Such a condition is asked about events, though it names no column."""
     await subscribe(database, "ROW(e.*)::text LIKE '%needle%'")
@@ -127,6 +134,7 @@ async def test_a_row_compared_as_a_whole_sees_the_payload(database: Database) ->
     assert await matched(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_the_clock_is_asked_for_every_event(database: Database) -> None:
     """What depends on the type and the clock is not remembered for the type."""
     await subscribe(
@@ -156,6 +164,7 @@ class TestIdentity:
 
         assert again == first
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("one", "other"),
         [
@@ -174,6 +183,7 @@ class TestIdentity:
     ) -> None:
         assert await subscribe(database, **one) != await subscribe(database, **other)  # type: ignore[arg-type]
 
+    @pytest.mark.slow
     async def test_texts_of_one_hash_are_two_conditions(self, database: Database) -> None:
         """Found by trying: about 77,000 random texts suffice for two of a 32-bit hash."""
         same = """
@@ -243,6 +253,7 @@ class TestExpiry:
         ]
 
 
+@pytest.mark.slow
 async def test_history_that_is_imported_is_not_matched(database: Database) -> None:
     await subscribe(database)
     await happened(database, source="new")
@@ -255,6 +266,7 @@ async def test_history_that_is_imported_is_not_matched(database: Database) -> No
     assert await matched(database) == [("new", 1), ("old", 3)]
 
 
+@pytest.mark.slow
 async def test_history_imported_before_matching_began_is_not_matched(database: Database) -> None:
     await subscribe(database)
     await import_events(database, [historic("old", n) for n in (1, 2)])

@@ -39,6 +39,7 @@ async def test_a_condition_that_looks_at_no_subscription_is_asked_without_any(
     assert await asked_alone(database, condition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [
@@ -53,6 +54,7 @@ async def test_a_condition_that_looks_at_the_subscription_is_asked_with_each(
     assert not await asked_alone(database, condition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [None, OF_PARAMS], ids=["none is asked alone", "one is asked alone"])
 async def test_what_several_ways_lead_to_one_group_is_one_row_in_order(
     database: Database, other: str | None
@@ -91,6 +93,7 @@ async def test_a_subscription_gets_nothing_from_before_it_by_a_condition_that_is
     assert await matches(database) == [("g", "a", 1, [first]), ("g", "a", 2, [first, second])]
 
 
+@pytest.mark.slow
 async def test_subscriptions_that_leave_or_come_are_noticed_between_batches(database: Database) -> None:
     first = await subscribe(database, LATE)
     second = await subscribe(database, LATE, params='{"n": 2}')

@@ -26,6 +26,7 @@ GONE = "SELECT count(*) FROM projections.directed_events"
 
 
 class TestPublished:
+    @pytest.mark.slow
     async def test_order_of_a_publisher_is_kept(self, database: Database) -> None:
         await subscribe(database)
         for _ in range(5):
@@ -38,6 +39,7 @@ class TestPublished:
         for publisher in ("one", "two"):
             assert [n for source, n in found if source == f"publisher/{publisher}"] == list(range(1, 101))
 
+    @pytest.mark.slow
     async def test_the_same_id_again_is_the_same_event(self, database: Database) -> None:
         await subscribe(database)
         ids = [uuid4(), uuid4()]
@@ -49,6 +51,7 @@ class TestPublished:
 
         assert await matched(database) == [("publisher/p", 1), ("publisher/p", 2)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("condition", [None, "e.seq_nr > 0"])
     async def test_one_for_later_is_for_the_subscriptions_of_that_time(
         self, database: Database, condition: str | None
@@ -73,6 +76,7 @@ class TestPublished:
 
         assert [ids for *_, ids in await matches(database)] == [[between]]
 
+    @pytest.mark.slow
     async def test_the_same_directed_one_again_goes_to_nobody_again(self, database: Database) -> None:
         number, ids = await subscribe(database, "FALSE"), [uuid4()]
         for _ in range(2):
@@ -82,6 +86,7 @@ class TestPublished:
         assert [found for *_, found in await matches(database)] == [[number]]
         assert await fetchval(database, GONE) == 0
 
+    @pytest.mark.slow
     async def test_a_directed_one_goes_to_its_subscription_alone(self, database: Database) -> None:
         one = await subscribe(database, "FALSE", topics=["other"])
         every = await subscribe(database)
@@ -105,6 +110,7 @@ class TestPublished:
 
         assert [n for _, n in await matched(database)] == [1, 2, 3, 4]
 
+    @pytest.mark.slow
     async def test_no_condition_is_asked_about_a_directed_one(self, database: Database) -> None:
         await subscribe(database, "1 / (e.seq_nr - 1) > 0")
         number = await subscribe(database, "e.topic = 't'")
@@ -146,7 +152,7 @@ class TestPublished:
         assert await matched(database) == []
         assert await fetchval(database, GONE) == 0
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("directed", [True, False])
     async def test_one_for_later_waits_though_the_log_is_read(
         self, database: Database, directed: bool
@@ -164,7 +170,7 @@ class TestPublished:
         assert await matched(database) == [("publisher/p", 2), ("publisher/p", 1)]
         assert await fetchval(database, GONE) == 0
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("directed", [True, False])
     async def test_one_that_was_due_before_the_log_is_read_is_matched_once(
         self, database: Database, directed: bool
@@ -190,6 +196,7 @@ class TestPublished:
 
         assert [n for _, n in await matched(database)] == [2, 3, 1]
 
+    @pytest.mark.slow
     async def test_more_due_than_one_call_takes_are_all_matched(self, database: Database) -> None:
         await subscribe(database)
         await publish(database, *["t"] * 2_500, not_before=[DUE] * 2_500)
@@ -198,6 +205,7 @@ class TestPublished:
 
         assert sorted(n for _, n in await matched(database)) == list(range(1, 2_501))
 
+    @pytest.mark.slow
     async def test_the_reader_of_the_log_and_who_looks_for_what_is_due_meet(self, database: Database) -> None:
         """Each waits for, or passes over, what the other has: in both orders, with a crash of the first between."""
         await subscribe(database)

@@ -58,6 +58,7 @@ async def test_a_late_commit_is_matched_after_those_before_it(database: Database
     each_once(await matched(database), first=1, quick=3, late=1)
 
 
+@pytest.mark.slow
 async def test_a_connection_lost_between_match_and_commit_matches_once(database: Database) -> None:
     await execute(database, HELD)
     await subscribe(database)
@@ -82,6 +83,7 @@ async def test_a_connection_lost_between_match_and_commit_matches_once(database:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_between_match_and_commit_matches_once(
     dsn: str, database: Database, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ async def test_two_that_look_for_what_is_due_at_once_match_each_once(database: D
     assert sorted(n for _, n in await matched(database)) == list(range(1, 301))
 
 
+@pytest.mark.slow
 async def test_workers_that_come_and_go_and_rescales_match_each_once_in_order(database: Database) -> None:
     await subscribe(database)
     await subscribe(database, "e.payload @> '{}'", group="h")
@@ -156,6 +159,7 @@ async def test_workers_that_come_and_go_and_rescales_match_each_once_in_order(da
 
 
 class TestSubscribingWhileEventsFlow:
+    @pytest.mark.slow
     async def test_what_commits_after_is_matched_though_it_began_before(self, database: Database) -> None:
         await happened(database, source="first")
         await match(database)
@@ -175,6 +179,7 @@ class TestSubscribingWhileEventsFlow:
 
         assert await fetchval(database, "SELECT since FROM projections.subscriptions") < began
 
+    @pytest.mark.slow
     async def test_where_the_begin_of_a_writer_is_not_to_be_seen_it_counts_from_the_horizon(
         self, database: Database, login: object
     ) -> None:
@@ -190,6 +195,7 @@ class TestSubscribingWhileEventsFlow:
 
         assert await fetchval(database, "SELECT since FROM projections.subscriptions") < horizon
 
+    @pytest.mark.slow
     async def test_one_that_is_prepared_counts_from_the_horizon(self, dsn: str, database: Database) -> None:
         if not await fetchval(database, "SELECT current_setting('max_prepared_transactions')::int > 0"):
             pytest.skip("this server prepares no transactions")
@@ -225,6 +231,7 @@ class TestSubscribingWhileEventsFlow:
 
         assert [group for group, *_ in await matches(database)] == ["h"]
 
+    @pytest.mark.slow
     async def test_an_event_of_a_new_type_that_commits_after_is_matched(self, database: Database) -> None:
         """The type was found, before anybody subscribed, while the event was in flight."""
         await happened(database)
@@ -284,6 +291,7 @@ async def match_nothing_yet(database: Database) -> None:
         await session.fetchval("SELECT projections._begin_matching_v1()")
 
 
+@pytest.mark.slow
 async def test_nothing_deadlocks(database: Database) -> None:
     """Publish, subscribe, keep, expire, match, look for what is due, read, move and maintain, all at once."""
     rounds = 40

@@ -84,6 +84,7 @@ def test_a_transaction_that_matches_holds_exactly_what_is_its_own(
     assert [n for (n,) in reader.execute(READ, [start, start + 9])] == [start + 1, start + 2, start + 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("match", [MATCH_DUE, MATCH_LOG])
 @pytest.mark.parametrize("due", ["NULL", "ARRAY['2020-01-01Z'::timestamptz]"])
 def test_whatever_matches_holds_the_bound_until_it_commits(
@@ -146,7 +147,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.examples
 @pytest.mark.parametrize("start", [1, 2**31 - 5])
 def test_a_reader_never_passes_a_row_whatever_the_order_of_commits(

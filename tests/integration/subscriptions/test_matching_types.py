@@ -51,7 +51,7 @@ async def mixed(database: Database, number: int = 18, **values: object) -> list[
     return done
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [
@@ -72,6 +72,7 @@ async def test_a_group_gets_events_in_the_order_of_their_times_within_batches_an
     assert await matched(database) == appended
 
 
+@pytest.mark.slow
 async def test_subscriptions_to_one_topic_of_two_types_each_get_their_own(database: Database) -> None:
     wanted = {}
     for kind in ("boat", "car"):
@@ -91,6 +92,7 @@ async def test_subscriptions_to_one_topic_of_two_types_each_get_their_own(databa
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition", ["(e.payload ->> 'n')::int > 0", "(e.payload ->> 'n')::int > (s.params ->> 'n')::int"]
 )
@@ -113,6 +115,7 @@ async def test_a_condition_is_asked_about_no_topic_of_a_type_that_it_is_not_for(
     assert await matched(database) == [(source, n) for n in (1, 2, 3) for source in turn_of]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [{}, {"topics": ["t"]}, {"topics": ["t"], "entity_types": ["boat", "car"]}])
 async def test_a_condition_that_was_stopped_gets_events_in_the_order_in_which_they_matched(
     database: Database, asked: dict[str, list[str]]
@@ -157,6 +160,7 @@ async def test_what_a_condition_failed_on_is_asked_again_in_the_order_of_the_eve
     assert await matched(database) == appended
 
 
+@pytest.mark.slow
 async def test_a_type_that_comes_while_matching_runs_is_matched_once_and_in_order(database: Database) -> None:
     await subscribe(database)
     appended = await mixed(database, 6)
@@ -200,6 +204,7 @@ async def test_the_past_comes_in_the_order_of_its_times_too(database: Database) 
     assert await matched(database) == [one for one in appended if one[0] != "bus"]
 
 
+@pytest.mark.slow
 async def test_a_condition_that_compares_params_with_topics_reads_their_index(database: Database) -> None:
     """And is not asked, for each topic, about all subscriptions that have it."""
     await execute(database, MANY_OF_PARAMS, "s.params @> jsonb_build_object('topic', e.topic)")

@@ -47,6 +47,7 @@ async def begun(database: Database, number: int) -> CatchingUp:
     return history
 
 
+@pytest.mark.slow
 async def test_behind_the_place_where_it_stands_nothing_comes_and_before_it_all(database: Database) -> None:
     await begun(database, 3000)
     await import_events(database, of("behind", range(1, 11)))
@@ -77,6 +78,7 @@ async def test_what_was_imported_before_comes_also_where_the_log_has_not_passed_
     assert len(found) == 20
 
 
+@pytest.mark.slow
 async def test_a_source_that_grows_by_imports_and_appends(database: Database) -> None:
     history = await begun(database, 3000)
     await import_events(database, of("old", range(3001, 4001), start=3000))
@@ -88,6 +90,7 @@ async def test_a_source_that_grows_by_imports_and_appends(database: Database) ->
     assert await matched_by(database, "g") == [("old", number) for number in range(1, 5001)]
 
 
+@pytest.mark.slow
 async def test_one_that_has_caught_up_gets_none(database: Database) -> None:
     await begun(database, 2001)
     await catch_up(database)
@@ -98,7 +101,7 @@ async def test_one_that_has_caught_up_gets_none(database: Database) -> None:
     assert len(await matched_by(database, "g")) == 2001
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_beside_a_worker_each_event_comes_once_at_most_and_all_that_were_before(
     database: Database, seed: int

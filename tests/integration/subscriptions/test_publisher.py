@@ -76,6 +76,7 @@ async def on_sqlalchemy(dsn: str, call: Callable[[Any], Awaitable[Any]]) -> None
     await engine.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [on_asyncpg, on_psycopg, on_sqlalchemy])
 async def test_it_publishes_in_the_transaction_of_any_driver(dsn: str, database: Database, on: Any) -> None:
     later = datetime(2100, 1, 1, tzinfo=UTC)
@@ -165,6 +166,7 @@ def test_made_ids_are_of_version_7_and_of_now() -> None:
     assert abs(datetime.now(UTC) - at) < timedelta(minutes=5)
 
 
+@pytest.mark.slow
 async def test_a_publisher_keeps_the_order_in_which_it_accepted(with_each_driver: Database) -> None:
     database = with_each_driver
     settings = PublisherSettings(batch=7, buffer=20)
@@ -205,6 +207,7 @@ async def test_a_flush_stores_what_waits_at_once(database: Database) -> None:
         assert await fetchval(database, COUNT) == 3
 
 
+@pytest.mark.slow
 async def test_closing_stores_all_that_was_accepted(database: Database) -> None:
     publisher = Publisher(database, "p", settings=PublisherSettings(within=timedelta(minutes=5)))
     for number in range(3000):
@@ -334,6 +337,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored_before", [False, True])
 async def test_a_batch_whose_outcome_is_unknown_is_stored_once(
     dsn: str, database: Database, *, stored_before: bool
@@ -398,6 +402,7 @@ async def waiting(accepted: AcceptedPayload) -> None:
     await accepted
 
 
+@pytest.mark.slow
 async def test_what_a_publisher_published_is_read_by_those_who_subscribed_to_the_topic(
     database: Database,
 ) -> None:

@@ -68,6 +68,7 @@ def passes(found: Iterable[tuple[str, int]]) -> dict[str, list[list[int]]]:
 class TestConsumersThatRun:
     """A consumer stays through a rewind: nothing is lost, what was read comes once more, each time in order."""
 
+    @pytest.mark.slow
     async def test_what_was_read_comes_once_more_and_what_comes_after_it(self, database: Database) -> None:
         seen = Seen()
         async with reading_and_matching(database, reading(database, seen)):
@@ -83,6 +84,7 @@ class TestConsumersThatRun:
         for runs in passes(seen.events).values():
             assert runs == [[*range(1, 11)], [*range(1, 21)]]
 
+    @pytest.mark.slow
     async def test_what_was_not_read_yet_comes_before(self, database: Database) -> None:
         seen, release = Seen(lambda _: release.wait()), asyncio.Event()
         async with reading_and_matching(database, reading(database, seen)):
@@ -97,6 +99,7 @@ class TestConsumersThatRun:
         assert seen.events[:70] == seen.events[70:]
         in_order(seen.events[:70])
 
+    @pytest.mark.slow
     async def test_each_handler_gets_its_own_once_more(self, database: Database) -> None:
         odd, all_ = Seen(), Seen()
         made = reading(database, all_)
@@ -111,6 +114,7 @@ class TestConsumersThatRun:
         assert Counter(all_.events) == dict.fromkeys(all_.events, 2)
         assert Counter(odd.events) == dict.fromkeys((event for event in all_.events if event[1] % 2), 2)
 
+    @pytest.mark.slow
     async def test_from_a_time_on_only_what_was_later_comes_once_more(self, database: Database) -> None:
         seen = Seen()
         async with reading_and_matching(database, reading(database, seen)):
@@ -129,7 +133,7 @@ class TestConsumersThatRun:
 
         assert Counter(seen.events) == {(f"s{n}", number): number for n in range(7) for number in (1, 2)}
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(3))
     async def test_again_and_again_beside_appenders_and_late_commits(
         self, database: Database, seed: int
@@ -162,6 +166,7 @@ class TestConsumersThatRun:
             assert len(runs) <= rewound + 1
         assert set(passes(seen.events)) == set(appended)
 
+    @pytest.mark.slow
     async def test_a_person_sees_how_far_it_is(self, dsn: str, database: Database) -> None:
         await append_many(database, 70)
         await match(database)
@@ -207,6 +212,7 @@ class TestSeveralWhoRewind:
         assert len(found) == 28
         in_order(found[14:])
 
+    @pytest.mark.slow
     async def test_several_groups_at_once(self, database: Database) -> None:
         await append_many(database, 14)
         for name in "abc":
@@ -254,6 +260,7 @@ class TestWhatIsDue:
             await match(database)
             yield
 
+    @pytest.mark.slow
     async def test_comes_where_a_subscription_has_caught_up_meanwhile(self, database: Database) -> None:
         await happened(database)
         await match(database)
@@ -269,6 +276,7 @@ class TestWhatIsDue:
 
         assert sorted(await matched_by(database, "g")) == [("a", 1), ("a", 2), ("publisher/p", 1)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("to", ["beginning", "now"])
     async def test_comes_where_a_group_is_rewound_meanwhile(self, database: Database, to: str) -> None:
         await subscribe(database)

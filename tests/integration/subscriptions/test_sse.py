@@ -69,7 +69,7 @@ async def test_a_payload_of_several_lines_arrives_as_the_same_json(database: Dat
     assert json.loads(event.data or "")["payload"] == json.loads(written)
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rendered", "raw"),
     [
@@ -114,6 +114,7 @@ async def test_what_can_not_be_rendered_is_left_out_alone(
     assert "rendering match 1" in caplog.text
 
 
+@pytest.mark.slow
 async def test_each_request_has_its_own_subscription(database: Database) -> None:
     async def mine(request: StreamRequest) -> Interest | None:
         if request.path != "/planes":
@@ -184,13 +185,14 @@ async def test_a_hook_can_refuse_in_its_own_words(database: Database) -> None:
         )
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
 async def test_other_methods_are_not_allowed(database: Database, method: str) -> None:
     async with streaming(database) as (_, port), asked(port, method=method) as client:
         assert (client.status, client.headers["allow"]) == (405, "get")
 
 
+@pytest.mark.slow
 async def test_one_client_too_many_is_told_when_to_come_again(database: Database) -> None:
     settings = quick(max_clients=3, max_clients_per=2)
     async with (
@@ -225,6 +227,7 @@ async def test_a_client_that_goes_frees_everything_at_once(database: Database) -
         await becomes(lambda: listener._reader._task is None)
 
 
+@pytest.mark.slow
 async def test_a_quiet_stream_beats_and_tells_how_far_it_is(database: Database) -> None:
     settings = quick(keep_alive=timedelta(milliseconds=20))
     async with (
@@ -246,6 +249,7 @@ async def test_a_quiet_stream_beats_and_tells_how_far_it_is(database: Database) 
     assert block.raw.startswith(b": \nid: ")
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_ended_and_holds_up_nobody(database: Database) -> None:
     settings = quick(buffer=20, grace=timedelta(milliseconds=50))
     async with streaming(database, settings=settings) as (stream, port), asked(port) as slow:
@@ -284,6 +288,7 @@ async def test_a_client_that_was_ended_goes_on_where_it_was(database: Database) 
     assert 0 < len(seen) == len(set(seen))
 
 
+@pytest.mark.slow
 async def test_shutting_down_ends_streams_in_order_and_tells_clients_to_come_spread(
     database: Database,
 ) -> None:
@@ -332,6 +337,7 @@ async def test_the_lifespan_of_the_server_ends_what_it_serves_alone(database: Da
     assert stream._closed
 
 
+@pytest.mark.slow
 async def test_it_is_mounted_in_an_application_with_routes(database: Database) -> None:
     seen: list[str] = []
 
@@ -350,6 +356,7 @@ async def test_it_is_mounted_in_an_application_with_routes(database: Database) -
     assert (places, seen) == ([("a", 1)], ["/planes"])
 
 
+@pytest.mark.slow
 async def test_a_database_that_does_not_answer_has_clients_come_again(
     dsn: str, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -384,6 +391,7 @@ async def test_a_schema_that_is_being_changed_has_clients_come_again(database: D
     assert (client.status, told[0].data, told[0].retry is not None) == (200, None, True)
 
 
+@pytest.mark.slow
 async def test_a_failing_hook_fails_its_request_alone(database: Database) -> None:
     def mine(request: StreamRequest) -> Interest:
         return Interest(topics=[request.query["topic"][0]])
@@ -399,6 +407,7 @@ async def test_a_failing_hook_fails_its_request_alone(database: Database) -> Non
         assert stream.clients == 1
 
 
+@pytest.mark.slow
 async def test_many_clients_share_one_reader(database: Database) -> None:
     async with streaming(database) as (stream, port), AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(asked(port)) for _ in range(60)]
@@ -408,6 +417,7 @@ async def test_many_clients_share_one_reader(database: Database) -> None:
         assert len(stream._listener._reader._live) == 1
 
 
+@pytest.mark.slow
 async def test_a_stream_uses_few_connections_of_the_pool(database: Database) -> None:
     async with streaming(database) as (_, port), AsyncExitStack() as stack:
         for _ in range(60):

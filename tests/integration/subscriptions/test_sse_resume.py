@@ -35,6 +35,7 @@ async def nothing_more(client: Client, database: Database, source_id: str = "las
     assert await client.places(1) == [(source_id, 1)]
 
 
+@pytest.mark.slow
 async def test_what_came_while_a_client_was_away_comes_first(database: Database, port: int) -> None:
     async with asked(port) as client:
         await landed_and_matched(database, "a", "b")
@@ -48,6 +49,7 @@ async def test_what_came_while_a_client_was_away_comes_first(database: Database,
     assert before + after == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
 
 
+@pytest.mark.slow
 async def test_a_client_that_left_before_the_first_event_misses_none(database: Database, port: int) -> None:
     last_id = await left_after(port)
     await landed_and_matched(database, "a")
@@ -57,6 +59,7 @@ async def test_a_client_that_left_before_the_first_event_misses_none(database: D
         await nothing_more(again, database)
 
 
+@pytest.mark.slow
 async def test_a_client_that_missed_nothing_gets_nothing_twice(database: Database, port: int) -> None:
     async with asked(port) as client:
         await landed_and_matched(database, "a")
@@ -69,6 +72,7 @@ async def test_a_client_that_missed_nothing_gets_nothing_twice(database: Databas
     assert start.id == client.last_id
 
 
+@pytest.mark.slow
 async def test_a_page_can_begin_at_an_id_in_the_address_and_its_browser_goes_on_from_the_header(
     database: Database, port: int
 ) -> None:
@@ -81,6 +85,7 @@ async def test_a_page_can_begin_at_an_id_in_the_address_and_its_browser_goes_on_
         await nothing_more(again, database)
 
 
+@pytest.mark.slow
 async def test_many_pages_that_were_missed_come_in_order_once(database: Database, port: int) -> None:
     last_id = await left_after(port)
     for _ in range(5):
@@ -117,7 +122,7 @@ def interleave(
     monkeypatch.setattr(kind, name, instead)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at",
     [
@@ -156,6 +161,7 @@ async def test_nothing_is_lost_or_repeated_whatever_step_events_come_at(
     assert places == [(source, number) for number in range(1, rounds + 1) for source in "ab"]
 
 
+@pytest.mark.slow
 async def test_events_that_are_read_between_joining_and_replaying_come_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +180,7 @@ async def test_events_that_are_read_between_joining_and_replaying_come_once(
             await nothing_more(client, database)
 
 
+@pytest.mark.slow
 async def test_a_client_that_was_ahead_of_this_process_gets_nothing_twice(database: Database) -> None:
     async with streaming(database) as (_, port), asked(port) as client:
         await landed_and_matched(database, "a")
@@ -215,6 +222,7 @@ async def test_matches_that_commit_in_another_order_than_their_numbers_all_come(
             assert await during.places(2) == [("late", 1), ("early", 1)]
 
 
+@pytest.mark.slow
 async def test_an_id_of_one_process_is_good_in_another(database: Database) -> None:
     async with streaming(database) as (_, port):
         last_id = await left_after(port)
@@ -230,7 +238,7 @@ async def refused(port: int, last_id: str, path: str = "/") -> None:
         assert "content-type" not in client.headers
 
 
-@pytest.mark.daily(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -300,6 +308,7 @@ async def test_a_subscription_that_has_expired_can_not_be_resumed(database: Data
     await refused(port, last_id)
 
 
+@pytest.mark.slow
 async def test_a_client_that_missed_as_many_as_it_may_gets_them_and_one_more_can_not_be_resumed(
     database: Database,
 ) -> None:
@@ -313,6 +322,7 @@ async def test_a_client_that_missed_as_many_as_it_may_gets_them_and_one_more_can
         await refused(port, last_id)
 
 
+@pytest.mark.slow
 async def test_others_matches_do_not_count_as_missed(database: Database) -> None:
     def mine(request: StreamRequest) -> Interest:
         return Interest(contains={"for": request.path.strip("/")})
@@ -329,6 +339,7 @@ async def test_others_matches_do_not_count_as_missed(database: Database) -> None
         await refused(port, other.last_id or "", "/you")
 
 
+@pytest.mark.slow
 async def test_what_was_dropped_with_its_partition_can_not_be_resumed(database: Database, port: int) -> None:
     last_id = await left_after(port)
     await landed_and_matched(database, "a", "b")
@@ -343,6 +354,7 @@ async def test_what_was_dropped_with_its_partition_can_not_be_resumed(database: 
         await nothing_more(again, database)
 
 
+@pytest.mark.slow
 async def test_what_matched_but_has_left_the_journal_can_not_be_resumed(
     database: Database, port: int
 ) -> None:
@@ -353,6 +365,7 @@ async def test_what_matched_but_has_left_the_journal_can_not_be_resumed(
     await refused(port, last_id)
 
 
+@pytest.mark.slow
 async def test_an_event_that_is_dropped_during_the_replay_is_left_out_alone(
     database: Database, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +380,7 @@ async def test_an_event_that_is_dropped_during_the_replay_is_left_out_alone(
         assert await client.places(2) == [("a", 1), ("c", 1)]
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_during_the_replay_ends_the_stream_and_nothing_is_missed(
     database: Database, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

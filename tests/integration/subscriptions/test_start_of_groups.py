@@ -13,6 +13,7 @@ from tests.fixtures.matching import execute, fetchval, happened, match
 from tests.fixtures.past import catch_up, until_settled
 
 
+@pytest.mark.slow
 async def test_the_start_of_a_group_is_that_of_its_subscriptions(database: Database) -> None:
     await happened(database)
     await until_settled(database)

@@ -29,7 +29,7 @@ async def matched(database: Database) -> list[str]:
         return [match.envelope.source_id for match in await peek(session, "g", limit=99) if match.envelope]
 
 
-@pytest.mark.daily(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -112,6 +112,7 @@ async def test_a_known_group_stays_as_it_is(database: Database) -> None:
         assert await group_names(session) == ["g"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "error", "message"),
     [

@@ -63,6 +63,7 @@ BEYOND_WORKERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["projections_writer", "projections_reader", None])
 def test_who_does_not_run_workers_neither_subscribes_nor_matches(
     dsn: str, login: Login, role: str | None
@@ -104,6 +105,7 @@ def owner(own_server: str, attributes: str) -> str:
     return make_conninfo(own_server, user="app", dbname="app")
 
 
+@pytest.mark.slow
 async def test_an_owner_who_creates_roles_has_all_of_it(own_server: str) -> None:
     dsn = owner(own_server, "CREATEROLE")
     schema.install(dsn)
@@ -119,6 +121,7 @@ async def test_an_owner_who_creates_roles_has_all_of_it(own_server: str) -> None
         await subscribe(database, "e.seq_nr > 1")
 
 
+@pytest.mark.slow
 async def test_where_roles_can_not_be_created_conditions_are_refused_and_the_rest_works(
     own_server: str,
 ) -> None:
@@ -149,6 +152,7 @@ def test_conditions_are_left_when_the_schema_is_installed_again(dsn: str) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_conditions_are_left_by_an_upgrade(dsn: str, next_root: Path) -> None:
     run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0')")
 
@@ -161,6 +165,7 @@ def test_conditions_are_left_by_an_upgrade(dsn: str, next_root: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_schema_with_conditions_verifies_and_is_uninstalled(dsn: str) -> None:
     run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0')")
 

@@ -52,6 +52,7 @@ async def known(database: Database) -> None:
     await caught_up(database, recording())
 
 
+@pytest.mark.slow
 async def test_what_was_written_is_read_in_two_tabs(database: Database) -> None:
     app = application(database, timeout=timedelta(minutes=2))
     async with running(database, recording()), browser(app) as one, browser(app) as other:
@@ -73,6 +74,7 @@ async def test_a_request_without_a_token_and_one_that_writes_do_not_wait(databas
         assert (await client.post("/", headers={HEADER: token})).status_code == 202
 
 
+@pytest.mark.slow
 async def test_a_late_projection_is_answered_with_503(database: Database) -> None:
     async with browser(application(database)) as client:
         token = (await client.post("/")).headers[HEADER]
@@ -86,6 +88,7 @@ async def test_a_late_projection_is_answered_with_503(database: Database) -> Non
     assert (head.status_code, head.content) == (503, b"")
 
 
+@pytest.mark.slow
 async def test_or_goes_on_and_says_that_it_is_stale(database: Database) -> None:
     async with browser(application(database, stale=True)) as client:
         token = (await client.post("/")).headers[HEADER]
@@ -95,6 +98,7 @@ async def test_or_goes_on_and_says_that_it_is_stale(database: Database) -> None:
     assert answer.json() == {"effects": [], "stale": True}
 
 
+@pytest.mark.slow
 async def test_a_projection_that_does_not_read_the_type_is_not_waited_for(database: Database) -> None:
     @projection("other", entity_type="airport")
     class Other:
@@ -128,7 +132,7 @@ async def test_a_projection_that_has_never_run_is_late(database: Database) -> No
     assert stale.json()["stale"]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("token", ["nothing", "", "x" * 9000, "MS4x.MS4x"])
 async def test_what_is_no_token_is_answered_with_400(database: Database, token: str) -> None:
     async with browser(application(database)) as client:
@@ -149,6 +153,7 @@ async def test_a_lost_write_is_answered_with_409(database: Database) -> None:
     assert "timeline" not in answer.text
 
 
+@pytest.mark.slow
 async def test_more_than_may_wait_are_turned_away(database: Database) -> None:
     app = application(database, timeout=timedelta(minutes=2), max_waiting=1)
     async with browser(app) as client:
@@ -166,6 +171,7 @@ async def test_more_than_may_wait_are_turned_away(database: Database) -> None:
         assert (await client.get("/", headers={HEADER: token})).status_code == 200
 
 
+@pytest.mark.slow
 async def test_the_database_may_be_one_that_is_opened_later(database: Database) -> None:
     opened: list[Database] = []
     inner = application(database)._app

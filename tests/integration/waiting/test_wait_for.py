@@ -111,6 +111,7 @@ async def test_what_is_handled_is_found_however_short_the_time(database: Databas
     await wait_for(database, "p", appended, timedelta(milliseconds=1))
 
 
+@pytest.mark.slow
 async def test_without_a_free_connection_it_says_so(
     dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ async def test_without_a_free_connection_it_says_so(
         )
 
 
+@pytest.mark.slow
 async def test_what_has_left_the_journal_with_its_partition_is_not_waited_for(database: Database) -> None:
     await filled(database)
     async with database.session() as session:
@@ -161,6 +163,7 @@ async def test_wrong_arguments_are_named(
         await wait_for(database, "p", appended, timeout)
 
 
+@pytest.mark.slow
 async def test_nothing_is_over_before_the_handler_has_committed(database: Database) -> None:
     await caught_up(database, recording())
     gate = Gate()
@@ -177,6 +180,7 @@ async def test_nothing_is_over_before_the_handler_has_committed(database: Databa
         assert await effects(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_all_of_several_projections_are_waited_for(database: Database) -> None:
     await caught_up(database, recording(name="fast"), recording(name="slow"))
     appended = await write(database, "a")
@@ -199,6 +203,7 @@ class TestReasons:
 
         assert said == "not handled within 0.1 s: projection 'p': no worker has slices 0 to 1023"
 
+    @pytest.mark.slow
     async def test_paused(self, database: Database) -> None:
         await caught_up(database, recording())
         async with database.session() as session:
@@ -208,6 +213,7 @@ class TestReasons:
 
         assert "projection 'p': it is paused (projections resume p)" in said
 
+    @pytest.mark.slow
     async def test_parked(self, database: Database) -> None:
         appended = await write(database, "a", "a")
         await caught_up(database, recording(failing(("a", 1)), recovery=NO_RETRY))
@@ -219,6 +225,7 @@ class TestReasons:
         )
         assert "projections parked retry" in said
 
+    @pytest.mark.slow
     async def test_failing(self, database: Database) -> None:
         await caught_up(database, recording())
         await execute(
@@ -230,6 +237,7 @@ class TestReasons:
 
         assert "slices 0 to 1023 failed (no disk) and start again at" in said
 
+    @pytest.mark.slow
     async def test_behind(self, database: Database) -> None:
         gate = Gate()
         first = await write(database, "a")
@@ -243,6 +251,7 @@ class TestReasons:
             await told.first("handled")
             await wait_for(database, "p", first, LONG)
 
+    @pytest.mark.slow
     async def test_not_committed(self, database: Database) -> None:
         await caught_up(database, recording())
         async with database.transaction() as session:
@@ -252,6 +261,7 @@ class TestReasons:
 
         assert "event 1 of source 'a' is not in the journal: its transaction has not been committed" in said
 
+    @pytest.mark.slow
     async def test_each_projection_has_its_own(self, database: Database) -> None:
         await caught_up(database, recording(name="one"), recording(name="two"))
         async with database.session() as session:
@@ -272,6 +282,7 @@ class TestRefused:
         with pytest.raises(NotFound, match="known: p"):
             await wait_for(database, "q", await write(database, "a"))
 
+    @pytest.mark.slow
     async def test_a_projection_of_another_type(self, database: Database) -> None:
         @projection("airports", entity_type="airport")
         class Airports:
@@ -289,6 +300,7 @@ class TestRefused:
         with pytest.raises(InvalidToken, match="'token' is not a token"):
             await wait_for(database, "p", "token")
 
+    @pytest.mark.slow
     async def test_a_token_of_a_lost_timeline(self, database: Database) -> None:
         await caught_up(database, recording())
         (appended,) = await write(database, "a")
@@ -300,6 +312,7 @@ class TestRefused:
             await wait_for(database, "p", lost.token)
 
 
+@pytest.mark.slow
 async def test_an_event_that_got_the_number_of_one_that_was_rolled_back_is_not_taken_for_it(
     database: Database,
 ) -> None:
@@ -314,6 +327,7 @@ async def test_an_event_that_got_the_number_of_one_that_was_rolled_back_is_not_t
     assert "is not in the journal" in await late(database, "p", rolled_back)
 
 
+@pytest.mark.slow
 async def test_an_event_that_is_replaced_while_it_is_waited_for_is_not_taken_for_handled(
     database: Database,
 ) -> None:
@@ -330,6 +344,7 @@ async def test_an_event_that_is_replaced_while_it_is_waited_for_is_not_taken_for
         await wait
 
 
+@pytest.mark.slow
 async def test_an_offset_that_was_evicted_counts_as_handled(database: Database) -> None:
     appended = await write(database, "a")
     await caught_up(database, recording())
@@ -383,6 +398,7 @@ async def test_workers_notify_only_while_somebody_waits(dsn: str, database: Data
         assert await notified() == 1
 
 
+@pytest.mark.slow
 async def test_a_thousand_who_wait_share_one_poll(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +451,7 @@ async def test_a_database_that_is_gone_is_said(
             await wait_for(other, "p", appended, SOON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["projections_reader", "projections_writer", "projections_worker"])
 async def test_each_role_may_wait(database: Database, login: Callable[[str | None], str], group: str) -> None:
     appended = await write(database, "a", "b")
@@ -446,6 +463,7 @@ async def test_each_role_may_wait(database: Database, login: Callable[[str | Non
         assert "no worker" in await late(limited, "p", later)
 
 
+@pytest.mark.slow
 async def test_psycopg_waits_too(dsn: str, database: Database) -> None:
     from journal import ConnectionSettings
 

@@ -39,6 +39,7 @@ async def bounded(database: Database) -> Database:
     return database
 
 
+@pytest.mark.slow
 async def test_a_fresh_installation_has_bounds(empty_dsn: str) -> None:
     from journal.schema import install
 
@@ -50,6 +51,7 @@ async def test_a_fresh_installation_has_bounds(empty_dsn: str) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -74,6 +76,7 @@ async def test_what_asks_for_more_is_refused(bounded: Database, asked: dict[str,
     await endpoints.change("acme", made.endpoint.endpoint_id, {"url": URL + "/other"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "says"),
     [
@@ -102,6 +105,7 @@ async def test_the_database_refuses_it_too(database: Database, change: str) -> N
         )
 
 
+@pytest.mark.slow
 async def test_what_is_stored_is_held_to_later_bounds_when_it_is_used(database: Database) -> None:
     ep = await endpoint(database, "ep_1", policy=AT_ONCE, max_in_flight=1000)
     await deliver_events(database, ep, 5)
@@ -121,6 +125,7 @@ async def test_what_is_stored_is_held_to_later_bounds_when_it_is_used(database: 
     assert (stored["timeout"], len(stored["schedule"])) == (60, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["null", '"odd"', "{}"])
 async def test_a_schedule_that_is_none_stops_nobody(database: Database, schedule: str) -> None:
     odd = await endpoint(database, "ep_1")
@@ -159,6 +164,7 @@ async def test_attempts_of_lost_processes_count_against_the_bound(database: Data
     assert await states(database, ep) == ["dead"]
 
 
+@pytest.mark.slow
 async def test_a_worker_holds_endpoints_to_the_bounds_and_cannot_change_them(
     bounded: Database, login: Any
 ) -> None:

@@ -64,6 +64,7 @@ async def set_clock_back(database: Database, endpoint_id: str, hours: int) -> No
 
 
 class TestLimitsOfAnySize:
+    @pytest.mark.slow
     @pytest.mark.parametrize("most", [30_000_000, 2**31, 10**18])
     async def test_outcomes_are_stored_however_many_failures_may_be(
         self, database: Database, most: int
@@ -110,6 +111,7 @@ class TestClock:
 
 
 class TestManyEndpoints:
+    @pytest.mark.slow
     async def test_what_is_due_is_found_at_once_among_many_that_wait(self, database: Database) -> None:
         here = await endpoint(database, "here")
         async with database.session() as session:
@@ -127,6 +129,7 @@ class TestManyEndpoints:
 
 
 class TestForgetting:
+    @pytest.mark.slow
     async def test_what_a_parked_source_waits_at_is_delivered_however_late_somebody_decides(
         self, database: Database
     ) -> None:
@@ -170,6 +173,7 @@ class TestPause:
 
 
 class TestBlame:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("code", "verdict"), [("unsendable", "retry"), ("event_gone", "dead")])
     async def test_an_endpoint_is_not_disabled_for_what_was_never_sent(
         self, database: Database, code: str, verdict: str
@@ -215,6 +219,7 @@ class Answers:
 
 
 class TestHeldEndpoint:
+    @pytest.mark.slow
     async def test_it_keeps_lost_attempts_at_others_from_nobody(self, database: Database) -> None:
         here, other = await endpoint(database, "here"), await endpoint(database, "other")
         await deliver_events(database, here)

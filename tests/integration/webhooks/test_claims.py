@@ -71,6 +71,7 @@ class TestClaims:
         counts = Counter(one.endpoint_id for one in await take(database, 12))
         assert counts == {"ep_1": 5, "ep_2": 2, "ep_3": 5}
 
+    @pytest.mark.slow
     async def test_more_endpoints_than_places_come_in_turn(self, database: Database) -> None:
         for number in range(20):
             name = await endpoint(database, f"ep_{number:x}")
@@ -106,6 +107,7 @@ class TestClaims:
         await deliver_events(database, ep, not_before=datetime.now(UTC) + timedelta(hours=1))
         assert await take(database) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("state", ["paused", "disabled"])
     async def test_an_endpoint_that_is_not_active_keeps_its_deliveries(
         self, database: Database, state: str
@@ -138,12 +140,14 @@ class TestShares:
             found = await claim(session, limit, MARGIN, Room(**{"free": limit, "share": 0.5} | room))
         return Counter(one.tenant for one in found)
 
+    @pytest.mark.slow
     async def test_tenants_take_turns_however_many_endpoints_one_has(self, database: Database) -> None:
         await self.crowd(database, "many", 20, 20)
         await self.crowd(database, "one", 1, 3)
         assert await self.claimed(database, 4, share=1) == {"many": 2, "one": 2}
         assert await self.claimed(database, 4, share=1) == {"many": 3, "one": 1}
 
+    @pytest.mark.slow
     async def test_those_that_are_due_for_longest_are_not_all_there_is(self, database: Database) -> None:
         await self.crowd(database, "many", 20, 10)
         await execute(
@@ -152,6 +156,7 @@ class TestShares:
         await self.crowd(database, "one", 1, 3)
         assert await self.claimed(database, 8, share=1) == {"many": 5, "one": 3}
 
+    @pytest.mark.slow
     async def test_a_tenant_has_its_share_of_what_others_leave(self, database: Database) -> None:
         await self.crowd(database, "many", 10, 20)
         await endpoint(database, "ep_other", tenant="other")
@@ -164,6 +169,7 @@ class TestShares:
         held["second"] = (10, 0)
         assert await self.claimed(database, 10, held=held) == {"one": 3}
 
+    @pytest.mark.slow
     async def test_a_tenant_may_have_all_while_no_other_has_an_active_endpoint(
         self, database: Database
     ) -> None:
@@ -178,6 +184,7 @@ class TestShares:
         assert await self.claimed(database, 10, held=held) == {"second": 5}
         assert await self.claimed(database, 1, held={"first": (39, 0)}) == {"second": 1}
 
+    @pytest.mark.slow
     async def test_a_claim_locks_no_more_circuits_than_it_needs(self, database: Database) -> None:
         await self.crowd(database, "many", 20, 10)
         await self.crowd(database, "one", 1, 1)
@@ -185,6 +192,7 @@ class TestShares:
             assert len(await claim(session, 2, MARGIN, Room(2, share=0.5))) == 2
             assert await self.claimed(database, 20) == {"many": 10}
 
+    @pytest.mark.slow
     async def test_a_claim_looks_at_no_more_endpoints_of_two_tenants_than_it_takes(
         self, database: Database
     ) -> None:
@@ -196,6 +204,7 @@ class TestShares:
             async with database.transaction() as other:
                 assert len(await other.fetch(free)) == 30
 
+    @pytest.mark.slow
     async def test_one_that_is_not_alone_may_take_all_places_that_others_leave(
         self, database: Database
     ) -> None:
@@ -203,6 +212,7 @@ class TestShares:
         await endpoint(database, "ep_other", tenant="other")
         assert await self.claimed(database, 10, share=1) == {"many": 10}
 
+    @pytest.mark.slow
     async def test_one_endpoint_makes_up_for_those_that_have_less(self, database: Database) -> None:
         await self.crowd(database, "one", 9, 1)
         large = await endpoint(database, "ep_large", tenant="one", max_in_flight=1000)
@@ -220,6 +230,7 @@ class TestShares:
             assert len(await claim(session, 5, MARGIN, Room(5))) == 5
             assert await session.fetchval(called) == 1
 
+    @pytest.mark.slow
     async def test_those_that_come_together_leave_as_much_as_each_has(self, database: Database) -> None:
         await self.crowd(database, "first", 10)
         await self.crowd(database, "second", 10)
@@ -236,6 +247,7 @@ class TestShares:
         room = {"bytes": 10 * size, "held": {"large": (2, 4 * size)}}  # of 14: 7 are its share
         assert await self.claimed(database, 30, **room) == {"large": 3, "one": 1}
 
+    @pytest.mark.slow
     async def test_all_tenants_come_in_turn_however_many(self, database: Database) -> None:
         for number in range(30):
             await self.crowd(database, f"t{number}", 1, 1)
@@ -304,6 +316,7 @@ class TestOutcomes:
         assert await end_all(database, held, "done") == set()
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_attempts") == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("verdict", "delay"), [("retry", None), ("sent", timedelta(0))])
     async def test_one_that_says_nothing_is_refused(
         self, database: Database, verdict: str, delay: timedelta | None
@@ -411,6 +424,7 @@ class TestDisabling:
         types = [event_type for event_type, _ in await told(database, ep)]
         assert types == ["WebhookDeliveryDead", "WebhookEndpointDisabled"]
 
+    @pytest.mark.slow
     async def test_thresholds_fire_once(self, database: Database) -> None:
         policy = OPENS_AT_3.model_copy(update={"disable_after_failures": 10, "breaker_failures": 1000})
         ep = await endpoint(database, "ep_1", policy=policy)
@@ -425,6 +439,7 @@ class TestDisabling:
         assert failing == [50, 70, 90, 100]
         assert [kind for kind, _ in await told(database, ep)].count("WebhookEndpointDisabled") == 1
 
+    @pytest.mark.slow
     async def test_concurrent_failures_cross_a_threshold_once(self, database: Database) -> None:
         policy = OPENS_AT_3.model_copy(update={"disable_after_failures": 16, "breaker_failures": 1000})
         ep = await endpoint(database, "ep_1", policy=policy)
@@ -433,6 +448,7 @@ class TestDisabling:
         await asyncio.gather(*(end_all(database, [one], "retry") for one in held))
         assert [kind for kind, _ in await told(database, ep)] == ["WebhookEndpointFailing"]
 
+    @pytest.mark.slow
     async def test_a_success_resets_the_count(self, database: Database) -> None:
         policy = OPENS_AT_3.model_copy(update={"disable_after_failures": 4, "breaker_failures": 1000})
         ep = await endpoint(database, "ep_1", policy=policy)
@@ -461,6 +477,7 @@ class TestOrder:
         other = await deliver_events(database, ep, 2, key="b")
         assert sorted(one.event_id for one in await take(database)) == sorted([first[0], other[0]])
 
+    @pytest.mark.slow
     async def test_the_next_goes_when_one_has_arrived(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="key")
         ids = await deliver_events(database, ep, 3, key="a")
@@ -483,6 +500,7 @@ class TestOrder:
         await end_all(database, await take(database), "dead")
         assert len(await take(database)) == goes_on
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "drop",
         [
@@ -513,6 +531,7 @@ class TestOrder:
         assert len(await finishing) == 1
         assert [one.event_id for one in await take(database)] == [added]
 
+    @pytest.mark.slow
     async def test_one_added_after_an_uncommitted_finish_waits_for_no_one(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="key")
         await deliver_events(database, ep, 1, key="a")
@@ -569,6 +588,7 @@ class TestAgain:
         assert await states(database, ep) == []
 
 
+@pytest.mark.slow
 async def test_a_worker_s_role_delivers_and_tells_the_journal(database: Database, login: Any) -> None:
     ep = await endpoint(database, "ep_1")
     await deliver_events(database, ep, 2)

@@ -52,6 +52,7 @@ def counted() -> Iterator[list[int]]:
         sys.setprofile(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "data"),
     [
@@ -94,6 +95,7 @@ async def _costly(database: Database, endpoints: int = 12) -> None:
         await endpoint(database, f"ep_{number:02}", filter=_SEARCHES)
 
 
+@pytest.mark.slow
 async def test_one_message_sets_its_pairs_apart_and_everything_else_goes_on(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,6 +164,7 @@ async def test_others_have_their_turn_between_two_filters(
     assert len(set(searched)) == len(searched)
 
 
+@pytest.mark.slow
 async def test_a_fan_out_that_outlasts_its_time_is_narrowed_down_to_its_event(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +195,7 @@ async def test_a_fan_out_that_outlasts_its_time_is_narrowed_down_to_its_event(
     assert "handler_timeout" in await fetchval(database, "SELECT error FROM projections.parked_sources")
 
 
+@pytest.mark.slow
 async def test_what_was_set_apart_is_sent_when_it_is_tried_again(database: Database) -> None:
     await _costly(database, 1)
     async with database.transaction() as session:
@@ -228,6 +232,7 @@ async def test_what_is_set_apart_behind_others_lets_them_go_first(database: Data
     assert await states(database, "ep_0") == ["done", "dead", "waiting"]
 
 
+@pytest.mark.slow
 async def test_filters_of_all_endpoints_together_look_at_no_more_of_a_message_than_they_may(
     database: Database,
 ) -> None:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
+import pytest
+
 from journal import ConnectionSettings, Database, NotAllowed, NotFound, Session, connect
 from projections.webhooks.claims import expire, reap
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
@@ -168,6 +170,7 @@ AND (v.data IS NOT NULL OR d.data IS NOT NULL OR d.state IN ('pending', 'waiting
 """Deliveries of erased messages that could still be made."""
 
 
+@pytest.mark.slow
 async def test_nobody_is_a_victim_of_a_deadlock_and_nothing_waits_for_nobody(dsn: str) -> None:
     async with connect(dsn, ConnectionSettings(max_connections=24)) as database:
         hammer = Hammer(database, 7)

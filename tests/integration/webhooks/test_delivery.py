@@ -105,6 +105,7 @@ async def by_path(exchange: Exchange) -> None:
     await redirect("/elsewhere", int(exchange.request.target[1:]))(exchange)
 
 
+@pytest.mark.slow
 async def test_status_matrix(database: Database) -> None:
     async with RawServer(by_path) as server:
         for status in STATUSES:
@@ -140,6 +141,7 @@ RETRY_AFTER: dict[str, tuple[dict[str, str], int]] = {
 """Answers, and after how long the next attempt is made: what the schedule says is an hour."""
 
 
+@pytest.mark.slow
 async def test_retry_after(database: Database) -> None:
     async def answer(exchange: Exchange) -> None:
         await respond(500, headers=RETRY_AFTER[exchange.request.target[1:]][0])(exchange)
@@ -156,6 +158,7 @@ async def test_retry_after(database: Database) -> None:
         assert expected <= wait < expected + 60, name
 
 
+@pytest.mark.slow
 async def test_retry_after_of_429_holds_the_whole_endpoint(database: Database) -> None:
     async with RawServer(respond(429, headers={"Retry-After": "5000"}), respond(204)) as server:
         await hook(database, server.url, max_in_flight=1)
@@ -169,6 +172,7 @@ async def test_retry_after_of_429_holds_the_whole_endpoint(database: Database) -
     assert len(server.requests) == 3
 
 
+@pytest.mark.slow
 async def test_failures_of_the_wire_have_their_code_and_come_again(database: Database) -> None:
     async with RawServer(reset(), respond(204)) as server:
         await hook(database, server.url)
@@ -190,7 +194,7 @@ async def test_failures_of_the_wire_have_their_code_and_come_again(database: Dat
     assert codes == ["204", *["blocked_address"] * 2, *["connection_refused"] * 2, "connection_reset"]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [hang(), drip(), never_closing_body()], ids=["silent", "drip", "endless"])
 async def test_an_answer_that_does_not_end_is_a_failure_at_the_deadline(
     database: Database, step: Any
@@ -207,6 +211,7 @@ async def test_an_answer_that_does_not_end_is_a_failure_at_the_deadline(
     assert took >= timedelta(seconds=1)
 
 
+@pytest.mark.slow
 async def test_an_answer_of_any_bytes_is_stored(database: Database) -> None:
     async with RawServer(respond(200, b"a\0b\xff\xfe\xed\xa0\x80")) as server:
         await hook(database, server.url)
@@ -256,6 +261,7 @@ async def test_bytes_sent_equal_bytes_signed_with_gzip(database: Database) -> No
 ODD = '{ "z": 1.0,  "a":1e400, "n": 123456789012345678901234567890, "z": -0.10e-2,"s":"\\u00e9\\ud83d\\ude00 é" }'
 
 
+@pytest.mark.slow
 async def test_key_order_and_number_text_preserved(database: Database) -> None:
     policy = PATIENT.model_copy(update={"schedule": ()})
     async with RawServer(respond(500), respond(204)) as server:
@@ -301,6 +307,7 @@ async def test_rotation_both_signatures_newest_first_then_expiry_drops_old(datab
     oracle(new, later)
 
 
+@pytest.mark.slow
 async def test_rotation_takes_effect_next_attempt(database: Database) -> None:
     async with RawServer(respond(500), respond(204)) as server:
         endpoint_id, old = await hook(database, server.url)
@@ -317,6 +324,7 @@ async def test_rotation_takes_effect_next_attempt(database: Database) -> None:
     assert len(str(second.header("webhook-signature")).split(" ")) == 1
 
 
+@pytest.mark.slow
 async def test_a_chosen_secret_signs(database: Database) -> None:
     secret = generate_secret()
     async with RawServer(respond(204)) as server:
@@ -328,6 +336,7 @@ async def test_a_chosen_secret_signs(database: Database) -> None:
     oracle(secret, server.requests[0])
 
 
+@pytest.mark.slow
 async def test_poison_that_can_not_be_signed_is_a_failed_attempt_and_others_flow(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -348,6 +357,7 @@ async def test_poison_that_can_not_be_signed_is_a_failed_attempt_and_others_flow
     assert "s3cret" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_policy_that_nobody_can_read_keeps_nothing_else_up(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         await hook(database, server.url)
@@ -365,6 +375,7 @@ async def test_a_policy_that_nobody_can_read_keeps_nothing_else_up(database: Dat
     assert len(server.requests) == 4
 
 
+@pytest.mark.slow
 async def test_an_answer_that_can_not_be_stored_loses_no_other(database: Database) -> None:
     class Odd:
         """Says what PostgreSQL refuses of every second."""
@@ -388,6 +399,7 @@ async def test_an_answer_that_can_not_be_stored_loses_no_other(database: Databas
     assert sorted(await states(database)) == ["done"] * 5 + ["leased"] * 5
 
 
+@pytest.mark.slow
 async def test_an_event_that_the_log_no_longer_keeps_is_dead_and_never_sent_empty(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         await hook(database, server.url)
@@ -400,6 +412,7 @@ async def test_an_event_that_the_log_no_longer_keeps_is_dead_and_never_sent_empt
     assert await attempts(database) == [(1, "failed", "event_gone")]
 
 
+@pytest.mark.slow
 async def test_what_is_not_to_be_tried_again_is_dead_at_once(database: Database) -> None:
     async with RawServer(respond(500)) as server:
         await hook(database, server.url)
@@ -410,6 +423,7 @@ async def test_what_is_not_to_be_tried_again_is_dead_at_once(database: Database)
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 async def test_a_schedule_ends_in_a_dead_letter(database: Database) -> None:
     policy = RetryPolicy(schedule=(timedelta(0), timedelta(0)), disable_after_failures=None)
     async with RawServer(respond(500)) as server:
@@ -422,6 +436,7 @@ async def test_a_schedule_ends_in_a_dead_letter(database: Database) -> None:
     assert len({request.header("webhook-id") for request in server.requests}) == 1
 
 
+@pytest.mark.slow
 async def test_messages_go_by_tenant_topic_filter_and_name(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         by = {
@@ -446,6 +461,7 @@ async def test_messages_go_by_tenant_topic_filter_and_name(database: Database) -
     assert listed == []
 
 
+@pytest.mark.slow
 async def test_what_is_rolled_back_is_never_sent(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         await hook(database, server.url)
@@ -460,6 +476,7 @@ async def test_what_is_rolled_back_is_never_sent(database: Database) -> None:
     assert [request.header("webhook-id") for request in server.requests] == [event_id]
 
 
+@pytest.mark.slow
 async def test_a_message_that_is_sent_twice_arrives_once(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         await hook(database, server.url)

@@ -52,6 +52,7 @@ async def manual(database: Database) -> list[bool]:
 
 
 class TestStates:
+    @pytest.mark.slow
     async def test_disable_while_retry_pending_pauses_and_enable_resumes_in_order(
         self, database: Database
     ) -> None:
@@ -72,6 +73,7 @@ class TestStates:
 
         assert numbers(server) == [0, 0, 1, 2]
 
+    @pytest.mark.slow
     async def test_delete_endpoint_in_flight(self, database: Database) -> None:
         async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender:
             gate = Gate(sender, after=True)
@@ -88,6 +90,7 @@ class TestStates:
 
         assert await states(database) == ["done"]
 
+    @pytest.mark.slow
     async def test_410_while_others_are_in_flight_keeps_what_is_left_for_later(
         self, database: Database
     ) -> None:
@@ -103,6 +106,7 @@ class TestStates:
 
         assert numbers(server) == [0, 1, 2]
 
+    @pytest.mark.slow
     async def test_a_key_that_fails_holds_only_its_key(self, database: Database) -> None:
         async def fail_first_of_a(exchange: Exchange) -> None:
             first = b'"n":0' in exchange.request.body and len(server.requests) < 9
@@ -139,6 +143,7 @@ class TestByHand:
 
         assert len(server.requests) == 1
 
+    @pytest.mark.slow
     async def test_manual_retry_replaces_pending_auto(self, database: Database) -> None:
         async with RawServer(respond(500), respond(204)) as server:
             endpoint_id, _ = await hook(database, server.url)
@@ -167,6 +172,7 @@ class TestByHand:
         assert [number for number, *_ in await attempts(database)] == [1, 2, 3, 4]
         assert await manual(database) == [False, True, True, True]
 
+    @pytest.mark.slow
     async def test_manual_retry_of_what_has_arrived_sends_it_once_more(self, database: Database) -> None:
         async with RawServer(respond(204)) as server:
             endpoint_id, _ = await hook(database, server.url)
@@ -186,6 +192,7 @@ class TestByHand:
         with pytest.raises(NotAllowed, check=coded("not_retriable")):
             await Deliveries(database).retry(TENANT, endpoint_id, event_id)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("decide", [Deliveries.retry, Deliveries.drop])
     async def test_what_was_decided_meanwhile_is_not_decided_again(
         self, database: Database, decide: Any
@@ -225,6 +232,7 @@ class TestByHand:
         assert every == [0]
         assert len(await deliveries.list(DeliveryFilter(tenant=TENANT))) == 1
 
+    @pytest.mark.slow
     async def test_all_dead_letters_of_an_endpoint_are_tried_again_or_dropped(
         self, database: Database
     ) -> None:
@@ -260,6 +268,7 @@ class TestByHand:
 
 
 class TestLimits:
+    @pytest.mark.slow
     async def test_breaker_opens_and_a_single_probe_closes_it(self, database: Database) -> None:
         policy = PATIENT.model_copy(
             update={
@@ -294,6 +303,7 @@ class TestLimits:
 
         assert len(server.requests) == 11
 
+    @pytest.mark.slow
     async def test_a_rate_limit_holds_across_two_workers(self, dsn: str, database: Database) -> None:
         class Claims(Watch):
             def attempted(self, claimed: Claimed, reply: Reply, verdict: str) -> None:
@@ -314,6 +324,7 @@ class TestLimits:
         # The bucket was full with 50; each one after that had to be waited for.
         assert all(time - times[0] >= (place - 50) / 50 - 0.001 for place, time in enumerate(times, 1))
 
+    @pytest.mark.slow
     async def test_a_slow_endpoint_does_not_starve_others(self, database: Database) -> None:
         async with RawServer(hang()) as slow, RawServer(respond(204)) as server:
             await hook(database, slow.url, max_in_flight=10)
@@ -330,6 +341,7 @@ class TestLimits:
         assert (await states(database)).count("pending") == 15
 
 
+@pytest.mark.slow
 async def test_secrets_are_in_no_log_error_or_repr(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

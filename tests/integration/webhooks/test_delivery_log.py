@@ -50,6 +50,7 @@ async def _let_go(database: Database, days: int) -> None:
     assert done.problems == ()
 
 
+@pytest.mark.slow
 async def test_rows_of_the_default_partition_move_to_one_of_their_time(database: Database) -> None:
     log = await _three_days(database)
 
@@ -58,6 +59,7 @@ async def test_rows_of_the_default_partition_move_to_one_of_their_time(database:
     assert await log.retrieve_event("e05") == event("e05", time=PAST + 30 * HOUR)
 
 
+@pytest.mark.slow
 async def test_what_retention_drops_is_not_found_and_its_ids_are_forgotten(database: Database) -> None:
     log = await _three_days(database)
 
@@ -69,6 +71,7 @@ async def test_what_retention_drops_is_not_found_and_its_ids_are_forgotten(datab
     assert await fetchval(database, IDS) == 8
 
 
+@pytest.mark.slow
 async def test_workers_forget_ids_too(database: Database) -> None:
     await _three_days(database)
     for table in ("webhook_events", "webhook_attempts"):
@@ -89,6 +92,7 @@ async def test_ids_of_rows_that_are_there_are_kept_however_old(database: Databas
     assert (forgotten, await fetchval(database, IDS)) == (0, 4)
 
 
+@pytest.mark.slow
 async def test_ids_are_forgotten_in_pieces(database: Database) -> None:
     await _three_days(database)
     await execute(database, "TRUNCATE projections.webhook_events, projections.webhook_attempts")
@@ -100,6 +104,7 @@ async def test_ids_are_forgotten_in_pieces(database: Database) -> None:
     assert pieces == [10, 10, 4, 0]
 
 
+@pytest.mark.slow
 async def test_an_attempt_outlives_its_event(database: Database) -> None:
     log = WritableLog(database)
     old = event("old", time=PAST)
@@ -113,6 +118,7 @@ async def test_an_attempt_outlives_its_event(database: Database) -> None:
     assert found.data == (AttemptWithEvent(attempt(old, time=PAST + 60 * DAY), None),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_retention_drop_during_listing_ends_the_list_cleanly(database: Database, order: str) -> None:
     log = await _three_days(database)
@@ -203,6 +209,7 @@ async def test_an_unknown_dimension_is_refused_by_the_database_too(database: Dat
         assert getattr(refused.value, "sqlstate", None) == "PJ096"
 
 
+@pytest.mark.slow
 async def test_a_reader_lists_and_measures_and_a_worker_writes(
     database: Database, login: Callable[[str | None], str]
 ) -> None:

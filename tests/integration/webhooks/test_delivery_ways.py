@@ -40,6 +40,7 @@ SELECT bool_and(attempted_at BETWEEN now() - interval '2 minutes' AND now()) FRO
 
 
 class TestListening:
+    @pytest.mark.slow
     async def test_notifications_wake_also_after_their_connection_was_lost(
         self, dsn: str, database: Database
     ) -> None:
@@ -54,6 +55,7 @@ class TestListening:
                     await finished(database, number)
                     await fetchval(database, END_LISTENERS)
 
+    @pytest.mark.slow
     async def test_polling_goes_on_without_notifications(self, dsn: str, database: Database) -> None:
         never = ConnectionSettings(listen_retry=timedelta(hours=1), max_connections=5)
         async with RawServer(respond(204)) as server, connect(dsn, never) as other:
@@ -64,6 +66,7 @@ class TestListening:
                 await sent(database)
                 await finished(database)
 
+    @pytest.mark.slow
     async def test_an_outcome_makes_room_at_once(self, database: Database) -> None:
         async with RawServer(respond(204)) as server:
             await hook(database, server.url, max_in_flight=1)
@@ -109,7 +112,7 @@ async def test_clock_skew_of_a_worker_changes_nothing(
     assert await fetchval(database, IN_TIME)
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_pgbouncer_transaction_mode(dsn: str, database: Database, driver: Any) -> None:
     async def now_and_then(exchange: Exchange) -> None:

@@ -57,6 +57,7 @@ async def take_turn(database: Database, every: timedelta) -> Any:
 
 
 class TestTurns:
+    @pytest.mark.slow
     async def test_one_of_two_does_and_the_other_after_that_time(self, database: Database) -> None:
         hour = timedelta(hours=1)
         turns = [await take_turn(database, hour) for _ in range(2)]
@@ -68,6 +69,7 @@ class TestTurns:
 
         assert (turns, passed_over) == ([True, False], (hour.total_seconds() / 4, False))
 
+    @pytest.mark.slow
     async def test_the_turn_of_one_that_died_is_followed_by_another(self, database: Database) -> None:
         await waiting_behind_nothing(database)
         await take_turn(database, timedelta(hours=1))
@@ -129,6 +131,7 @@ class TestFailures:
                 )
             await until_taken(database)
 
+    @pytest.mark.slow
     async def test_a_duty_that_fails_holds_no_other_up_and_is_done_when_it_can_be(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -152,6 +155,7 @@ class TestFailures:
 
 
 class TestWaiting:
+    @pytest.mark.slow
     async def test_what_waits_behind_nothing_is_let_go(self, database: Database) -> None:
         ep = await waiting_behind_nothing(database)
 
@@ -185,6 +189,7 @@ class TestWaiting:
         assert pending == (0, ["pending", "waiting"])
         assert (await release(database), await states(database, ep)) == (0, ["leased", "waiting"])
 
+    @pytest.mark.slow
     async def test_orders_are_walked_a_few_at_a_time(self, database: Database) -> None:
         for name in ("ep_1", "ep_2"):
             await endpoint(database, name, ordering="key", on_dead="block")
@@ -197,6 +202,7 @@ class TestWaiting:
 
         assert found == [("ep_1", "b"), ("ep_2", "a"), ("ep_2", "c"), (None, None)]
 
+    @pytest.mark.slow
     async def test_what_another_has_locked_is_left_to_it(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="key", on_dead="block")
         await deliver_events(database, ep, 2, key="k")

@@ -82,6 +82,7 @@ class TestRoom:
         _refused(made, 4, "a tenant has at most 2 schedules; an administrator can make more")
         assert len(await Schedules(database).list("acme")) == 2
 
+    @pytest.mark.slow
     async def test_who_makes_one_of_the_same_tenant_waits_for_who_does(self, database: Database) -> None:
         async with database.transaction() as session:
             await session.fetchval("SELECT projections._check_room_v1('endpoints', 'acme', 1)")

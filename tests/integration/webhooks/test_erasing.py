@@ -58,6 +58,7 @@ async def found_anywhere(database: Database) -> list[str]:
 
 
 class TestOne:
+    @pytest.mark.slow
     async def test_payload_and_answers_go_and_the_record_stays(self, database: Database) -> None:
         async with RawServer(respond(500, f"who is {SECRET}?".encode())) as server:
             await hook(database, server.url)
@@ -106,6 +107,7 @@ class TestOne:
         with pytest.raises(NotFound, check=coded("unknown_message")):
             await Deliveries(database).erase("acme", unknown)
 
+    @pytest.mark.slow
     async def test_other_messages_stay_as_they_are(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         first, _ = await message(database, 2)
@@ -117,6 +119,7 @@ class TestOne:
         (left,) = await take(database)
         assert left.data is not None
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("before", "after"),
         [
@@ -147,6 +150,7 @@ class TestOne:
         assert await take(database) == []
         assert await found_anywhere(database) == []
 
+    @pytest.mark.slow
     async def test_the_next_of_its_order_goes(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="key", on_dead="block")
         first = await message(database, order_key="a")
@@ -156,6 +160,7 @@ class TestOne:
         await Deliveries(database).erase("acme", first[0])
         assert [one.event_id for one in await take(database)] == last
 
+    @pytest.mark.slow
     async def test_it_is_forgotten_with_what_is_done(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         (event,) = await message(database)
@@ -167,6 +172,7 @@ class TestOne:
         )
         assert await fetchval(database, "SELECT projections._forget_deliveries_v1()") == 1
 
+    @pytest.mark.slow
     async def test_an_event_of_ones_own_is_erased_here_and_stays_in_the_journal(
         self, database: Database
     ) -> None:
@@ -182,6 +188,7 @@ class TestOne:
 
 
 class TestInFlight:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("status", "state"), [(200, "done"), (500, "erased"), (410, "erased")])
     async def test_an_attempt_on_its_way_ends_and_its_answer_is_not_kept(
         self, database: Database, status: int, state: str
@@ -211,6 +218,7 @@ class TestInFlight:
             assert await reap(session) == 1
         assert await all_states(database) == ["erased"]
 
+    @pytest.mark.slow
     async def test_what_is_given_back_is_not_sent(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         (event,) = await message(database)
@@ -222,6 +230,7 @@ class TestInFlight:
 
 
 class TestFanOut:
+    @pytest.mark.slow
     async def test_a_message_that_was_not_read_yet_is_never_sent(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="endpoint")
         async with database.transaction() as session:
@@ -233,12 +242,14 @@ class TestFanOut:
         assert [one.event_id for one in await take(database)] == [str(last.event_id)]
         assert await found_anywhere(database) == []
 
+    @pytest.mark.slow
     async def test_one_that_no_endpoint_wanted_is_erased_in_the_journal(self, database: Database) -> None:
         (event,) = await message(database)
         await Deliveries(database).erase("acme", event)
         assert await found_anywhere(database) == []
         assert (await PostgresLog(database).retrieve_event(event)) is not None
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("ordering", ["none", "key"])
     async def test_fan_out_that_has_read_it_and_commits_first_is_waited_for(
         self, database: Database, ordering: str
@@ -285,6 +296,7 @@ class TestFanOut:
 
 
 class TestMany:
+    @pytest.mark.slow
     async def test_by_the_key_of_an_order(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         await message(database, 3, order_key="customer-17")
@@ -296,6 +308,7 @@ class TestMany:
         assert await found_anywhere(database) == []
         assert sorted(await all_states(database)) == ["erased"] * 3 + ["pending"] * 2
 
+    @pytest.mark.slow
     async def test_all_of_a_tenant_in_short_steps_and_of_no_other(self, database: Database) -> None:
         for number in range(3):
             await endpoint(database, f"ep_{number}")
@@ -316,6 +329,7 @@ class TestMany:
         again = [found.messages async for found in Deliveries(database).erase_many("acme", **which)]
         assert again[-1] == 0
 
+    @pytest.mark.slow
     async def test_by_topic_and_time(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         await message(database)

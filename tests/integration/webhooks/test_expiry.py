@@ -44,6 +44,7 @@ async def end(database: Database) -> bool:
 
 
 class TestWhatExpires:
+    @pytest.mark.slow
     async def test_it_is_attempted_before_and_never_after(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1")
         await some(database, ep, 2)
@@ -56,6 +57,7 @@ class TestWhatExpires:
         assert await take(database) == []
         assert sorted(await states(database, ep)) == ["done", "expired"]
 
+    @pytest.mark.slow
     async def test_a_retry_is_not_made_after_it_and_the_endpoint_is_not_to_blame(
         self, database: Database
     ) -> None:
@@ -81,6 +83,7 @@ class TestWhatExpires:
         assert await take(database) == []
         assert sorted(await states(database, ep)) == ["done", "expired"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("state", ["paused", "disabled"])
     async def test_also_at_an_endpoint_that_is_sent_nothing(self, database: Database, state: str) -> None:
         ep = await endpoint(database, "ep_1")
@@ -108,6 +111,7 @@ class TestWhatExpires:
         await end(database)
         assert len(await take(database)) == 1
 
+    @pytest.mark.slow
     async def test_more_than_end_in_one_step_are_taken_by_nobody(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", max_in_flight=1000)
         await some(database, ep, 2500)
@@ -121,6 +125,7 @@ class TestWhatExpires:
         assert set(await states(database, ep)) == {"expired"}
         assert await fetchval(database, "SELECT sum(expired)::int FROM projections.webhook_circuits") == 2500
 
+    @pytest.mark.slow
     async def test_many_that_expire_together_cost_no_other_endpoint_its_places(
         self, database: Database
     ) -> None:
@@ -173,6 +178,7 @@ class TestOrder:
         await end_all(database, held, "done")
         assert [one.event_id for one in await take(database)] == [last]
 
+    @pytest.mark.slow
     async def test_a_dead_letter_that_blocks_does_so_until_it_expires(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1", ordering="key", on_dead="block")
         await some(database, ep, key="a")
@@ -186,6 +192,7 @@ class TestOrder:
 
 
 class TestPeople:
+    @pytest.mark.slow
     @pytest.mark.parametrize("before", ["pending", "done", "dead", "dropped"])
     async def test_a_retry_of_what_has_expired_is_refused(self, database: Database, before: str) -> None:
         ep, deliveries = await endpoint(database, "ep_1"), Deliveries(database)
@@ -237,6 +244,7 @@ class TestPeople:
 
 
 class TestMessages:
+    @pytest.mark.slow
     async def test_a_message_says_when_it_expires(self, database: Database) -> None:
         async with RawServer() as server:
             await hook(database, server.url)
@@ -250,6 +258,7 @@ class TestMessages:
             assert await all_states(database) == ["expired", "done"]
             assert len(server.requests) == 1
 
+    @pytest.mark.slow
     async def test_what_fails_is_tried_until_it_expires(self, database: Database) -> None:
         async with RawServer(respond(500)) as server:
             policy = PATIENT.model_copy(update={"schedule": (timedelta(milliseconds=20),) * 100})
@@ -264,6 +273,7 @@ class TestMessages:
                 made = len(server.requests)
             assert len(server.requests) == made
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("topic", "later", "expected"),
         [
@@ -305,6 +315,7 @@ class TestMessages:
         with pytest.raises(InvalidValue):
             FanOut(expires_after=wrong)
 
+    @pytest.mark.slow
     async def test_a_fan_out_of_ones_own_says_it_of_each_message(self, database: Database) -> None:
         def soon(envelope: Any) -> Message | None:
             message = message_of(envelope)

@@ -83,7 +83,7 @@ async def said(started: Process, line: str) -> None:
 
 
 class TestProcesses:
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize(("step", "times"), [("before", 1), ("after", 2)])
     async def test_a_process_that_is_killed_around_its_request_loses_nothing(
         self, dsn: str, database: Database, step: str, times: int
@@ -104,6 +104,7 @@ class TestProcesses:
         assert len({request.body for request in server.requests}) == 1
         assert await attempts(database) == [(1, "failed", "worker_lost"), (2, "success", "204")]
 
+    @pytest.mark.slow
     async def test_two_workers_race(self, dsn: str, database: Database) -> None:
         async with (
             RawServer(respond(204)) as server,
@@ -242,6 +243,7 @@ class TestDatabase:
 
         assert set(arrivals(server).values()) == {1}
 
+    @pytest.mark.slow
     async def test_a_network_that_is_cut_without_a_word_holds_nothing_up_for_good(
         self, dsn: str, database: Database
     ) -> None:
@@ -268,6 +270,7 @@ class TestDatabase:
 
         assert set(arrivals(server).values()) == {1}
 
+    @pytest.mark.slow
     async def test_db_restart_mid_flight_and_db_down_at_start(self) -> None:
         async with RawServer(respond(204)) as receiver, server_of_its_own() as (server, dsn):
             await asyncio.to_thread(install, dsn)
@@ -296,6 +299,7 @@ class TestDatabase:
                     await watch.until(lambda: watch.answers == [False, True])
                     await finished(database, 11)
 
+    @pytest.mark.slow
     async def test_a_stop_while_the_database_is_away_ends(self, dsn: str, database: Database) -> None:
         async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender, proxy_to(dsn) as proxy:
             gate = Gate(sender, after=True)
@@ -314,6 +318,7 @@ class TestDatabase:
 
         assert await states(database) == ["leased"]
 
+    @pytest.mark.slow
     async def test_a_stop_waits_for_outcomes_no_longer_than_its_grace(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -333,6 +338,7 @@ class TestDatabase:
         assert "1 outcomes of webhooks were not stored: their deliveries come back" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_second_tenant_sees_nothing_of_the_first_one_s_faults(database: Database) -> None:
     async with RawServer(hang()) as slow, RawServer(respond(204)) as server:
         await hook(database, slow.url, tenant="other")

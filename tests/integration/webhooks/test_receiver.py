@@ -195,6 +195,7 @@ HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
 WHOLE = HEAD + b"content-length: 2\r\n\r\n{}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "sent", "answer"),
     [

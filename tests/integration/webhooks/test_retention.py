@@ -93,7 +93,7 @@ async def replay(database: Database) -> None:
 
 
 class TestHolders:
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("state", ["pending", "leased", "waiting"])
     async def test_what_is_not_delivered_keeps_its_events(self, database: Database, state: str) -> None:
         await old_endpoint(database)
@@ -107,7 +107,7 @@ class TestHolders:
         assert await kept_by(database) == {NAME: ("1 deliveries are not finished",)}
         assert await past(database, "webhook_events") == [NAME]
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("verdict", ["done", "dead"])
     async def test_what_is_finished_keeps_nothing(self, database: Database, verdict: str) -> None:
         await old_endpoint(database)
@@ -119,6 +119,7 @@ class TestHolders:
 
         assert await past(database, "webhook_events") == []
 
+    @pytest.mark.slow
     async def test_it_keeps_its_own_days_alone(self, database: Database) -> None:
         await old_endpoint(database)
         await old_delivery(database, "e1", PAST)
@@ -145,6 +146,7 @@ class TestHolders:
 
 
 class TestPartitions:
+    @pytest.mark.slow
     async def test_what_has_no_partition_is_stored_and_maintenance_moves_it(self, database: Database) -> None:
         await old_endpoint(database)
         await old_delivery(database)
@@ -161,6 +163,7 @@ class TestPartitions:
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_events_default") == 0
         assert await fetchval(database, EVENTS) == 1
 
+    @pytest.mark.slow
     async def test_a_delivery_whose_event_has_gone_can_not_be_tried_again(self, database: Database) -> None:
         await old_endpoint(database)
         await old_delivery(database)
@@ -178,6 +181,7 @@ class TestPartitions:
         assert await states(database, "ep_1") == ["done"]
         assert (await Deliveries(database).show("acme", "ep_1", "e1"))[1] is None
 
+    @pytest.mark.slow
     async def test_a_dead_letter_keeps_its_payload_and_is_tried_again_with_it(
         self, database: Database
     ) -> None:
@@ -194,6 +198,7 @@ class TestPartitions:
         assert await fetchval(database, EVENTS) == 0
         assert (data, claimed.data, claimed.manual) == ("7", "7", True)
 
+    @pytest.mark.slow
     async def test_one_that_lost_its_event_by_force_is_claimed_without_a_payload(
         self, database: Database
     ) -> None:
@@ -283,6 +288,7 @@ class TestForgetting:
 
 
 class TestReplays:
+    @pytest.mark.slow
     async def test_events_that_are_read_again_are_not_delivered_again(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         await sent(database, 3)
@@ -296,6 +302,7 @@ class TestReplays:
         assert await fetchval(database, EVENTS) == 3
         assert await take(database) == []
 
+    @pytest.mark.slow
     async def test_what_was_forgotten_is_not_delivered_again_when_it_is_read_again(
         self, database: Database
     ) -> None:
@@ -314,6 +321,7 @@ class TestReplays:
         assert (await fetchval(database, EVENTS), await fetchval(database, DELIVERIES)) == (0, 0)
         assert await take(database) == []
 
+    @pytest.mark.slow
     async def test_forgetting_stops_while_events_are_read_again(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         await sent(database)
@@ -332,6 +340,7 @@ class TestReplays:
         assert forgotten == [0, 0]
         assert await states(database, "ep_1") == ["done"]
 
+    @pytest.mark.slow
     async def test_an_endpoint_gets_no_events_from_before_it(self, database: Database) -> None:
         await endpoint(database, "ep_1")
         await sent(database)

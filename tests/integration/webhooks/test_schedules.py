@@ -52,6 +52,7 @@ class TestSchedules:
         assert await schedules.list("acme") == [schedule]
         assert await schedules.list("acme", next=schedule.schedule_id) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("values", "said"),
         [
@@ -135,6 +136,7 @@ class TestSchedules:
         assert (moved.next_at.hour, moved.next_at.minute) == (18, 15)
         assert now < moved.next_at <= now + timedelta(days=1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
@@ -154,6 +156,7 @@ class TestSchedules:
 
         assert await Schedules(database).get("acme", schedule.schedule_id) == schedule
 
+    @pytest.mark.slow
     async def test_one_that_is_paused_sends_nothing_and_resumed_none_of_the_past(
         self, database: Database
     ) -> None:
@@ -171,6 +174,7 @@ class TestSchedules:
         assert resumed.next_at == schedule.next_at
         assert await messages(database) == []
 
+    @pytest.mark.slow
     async def test_it_is_sent_now_beside_its_ticks_also_in_a_pause(self, database: Database) -> None:
         schedule = await made(database, endpoint_id=await endpoint(database, "ep_1"))
         paused = await Schedules(database).pause("acme", schedule.schedule_id)
@@ -198,6 +202,7 @@ class TestSchedules:
 
 
 class TestTicks:
+    @pytest.mark.slow
     async def test_a_tick_is_sent_as_it_was_written_and_says_whose_it_is(self, database: Database) -> None:
         schedule = await made(database)
         tick = await due(database, schedule)
@@ -216,6 +221,7 @@ class TestTicks:
         assert after.last_at == tick
         assert after.next_at == schedule.next_at
 
+    @pytest.mark.slow
     async def test_two_schedulers_send_one_tick(self, database: Database) -> None:
         schedule = await made(database)
         await due(database, schedule)
@@ -233,6 +239,7 @@ class TestTicks:
         assert (sent, passed_over, after) == ((1, 1), (0, 0), (0, 0))
         assert len(await messages(database)) == 1
 
+    @pytest.mark.slow
     async def test_one_that_dies_with_a_tick_at_hand_leaves_it_to_the_next(self, database: Database) -> None:
         schedule = await made(database)
         await due(database, schedule)
@@ -246,6 +253,7 @@ class TestTicks:
         assert sent == 1
         assert len(await messages(database)) == 1
 
+    @pytest.mark.slow
     async def test_who_found_it_at_an_older_tick_does_not_move_it(self, database: Database) -> None:
         schedule = await made(database)
         tick = await due(database, schedule)
@@ -263,6 +271,7 @@ class TestTicks:
         assert refused.value.sqlstate == "PJ013"
         assert await Schedules(database).get("acme", schedule.schedule_id) == moved
 
+    @pytest.mark.slow
     async def test_a_tick_that_comes_again_is_not_sent_again(self, database: Database) -> None:
         schedule = await made(database, missed="all")
         tick = await due(database, schedule)
@@ -273,7 +282,7 @@ class TestTicks:
 
         assert await ticks(database, schedule) == [tick]
 
-    @pytest.mark.daily(2)
+    @pytest.mark.slow
     @pytest.mark.parametrize(("missed", "number"), [("skip", 0), ("one", 1), ("all", 3)])
     async def test_missed_ticks_are_sent_as_the_schedule_says(
         self, database: Database, missed: Any, number: int
@@ -292,6 +301,7 @@ class TestTicks:
         assert await ticks(database, schedule) == missed_ticks[len(missed_ticks) - number :]
         assert (after.next_at, after.error) == (schedule.next_at, None)
 
+    @pytest.mark.slow
     async def test_many_missed_ticks_are_sent_in_several_looks(self, database: Database) -> None:
         schedule = await made(database, cron="* * * * *", missed="all")
         assert schedule.next_at is not None
@@ -304,7 +314,7 @@ class TestTicks:
         assert (await ticks(database, schedule))[:150] == [first + n * MINUTE for n in range(150)]
         assert sum(looks) in {150, 151}
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("wrong", "said"),
         [("data = '{'", "not JSON"), ("topic = 'no topic'", "topic"), ("""data = '"\\u0000"'""", "not JSON")],
@@ -337,6 +347,7 @@ class TestTicks:
         assert (await Schedules(database).get("acme", bad.schedule_id)).error is None
         assert len(await messages(database, bad)) == 1
 
+    @pytest.mark.slow
     async def test_a_tick_whose_id_has_other_content_is_told_and_passed_over(
         self, database: Database
     ) -> None:
@@ -354,6 +365,7 @@ class TestTicks:
         assert after.next_at == schedule.next_at
         assert [row["data"] for row in await messages(database)] == [DATA]
 
+    @pytest.mark.slow
     async def test_what_can_not_be_read_here_waits_and_goes_on_with_its_ticks_when_it_can(
         self, database: Database
     ) -> None:

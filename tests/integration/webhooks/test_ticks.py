@@ -133,6 +133,7 @@ class TestMany:
         assert len(ticks) >= 2
         assert (await totals(database)).ticks_skipped == 0
 
+    @pytest.mark.slow
     async def test_hundreds_are_taken_in_one_transaction_and_late_ticks_are_not_missed(
         self, database: Database
     ) -> None:
@@ -166,6 +167,7 @@ class TestMany:
         assert not shares[0] & shares[1]
         each_once(await sent_ticks(database), 600)
 
+    @pytest.mark.slow
     async def test_one_bad_schedule_among_hundreds_is_told_alone(self, database: Database) -> None:
         await many(database, 150)
         await execute(
@@ -215,7 +217,7 @@ class TestOtherTenants:
             database, "SELECT last_at FROM projections.webhook_schedules WHERE tenant = 'small'"
         )
 
-    @pytest.mark.daily(1)
+    @pytest.mark.slow
     @pytest.mark.parametrize("limit", [3, 1])
     async def test_of_few_that_are_taken_each_tenant_has_its_turn(
         self, database: Database, limit: int
@@ -233,6 +235,7 @@ class TestOtherTenants:
                     claimed, _ = await send_claimed(session, limit)
                 assert claimed == limit
 
+    @pytest.mark.slow
     async def test_a_transaction_that_has_sent_for_a_tenant_and_stays_open_holds_up_no_ticks(
         self, database: Database
     ) -> None:
@@ -262,6 +265,7 @@ class TestProcesses:
         each_once(await sent_ticks(database), 300)
         assert (await totals(database)).ticks_skipped == 0
 
+    @pytest.mark.slow
     async def test_what_a_process_has_claimed_that_is_killed_before_it_commits_is_sent_once(
         self, dsn: str, database: Database
     ) -> None:
@@ -274,6 +278,7 @@ class TestProcesses:
 
         each_once(await sent_ticks(database), 300)
 
+    @pytest.mark.slow
     async def test_a_schedule_that_others_have_locked_holds_none_up(self, database: Database) -> None:
         await many(database, 2)
         async with database.session() as session:
@@ -306,6 +311,7 @@ class TestProcesses:
         assert "webhooks wait, with their schedules" in caplog.text
         each_once(await sent_ticks(database), 3)
 
+    @pytest.mark.slow
     async def test_where_many_take_too_long_together_fewer_are_tried(self, database: Database) -> None:
         await execute(
             database,
@@ -327,6 +333,7 @@ class TestProcesses:
 
 
 class TestStandstills:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("missed", "number"), [("skip", 1), ("one", 1), ("all", 31)])
     async def test_what_was_due_while_nobody_could_send_is_missed(
         self, database: Database, missed: str, number: int, caplog: pytest.LogCaptureFixture
@@ -417,6 +424,7 @@ class TestStandstills:
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_standstills") == 2
         assert (await totals(database)).ticks_skipped in {60, 62}  # a minute may have begun meanwhile
 
+    @pytest.mark.slow
     async def test_a_database_that_goes_back_sends_what_it_has_forgotten_under_the_same_ids(
         self, database: Database
     ) -> None:

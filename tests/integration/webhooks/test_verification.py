@@ -36,6 +36,7 @@ async def verified(database: Database, endpoint_id: str) -> bool:
         return (await verify_endpoint(database, endpoints(database), sender, TENANT, endpoint_id)).verified
 
 
+@pytest.mark.slow
 async def test_nothing_is_sent_to_a_url_that_is_not_verified(database: Database) -> None:
     secret = generate_secret()
     async with RawServer(respond(204)) as other, Receiver(secret) as receiver:

@@ -133,12 +133,14 @@ async def test_a_body_of_another_type_is_refused(headers: dict[str, str], unaske
     await unasked("POST", "/v1/messages", status=415, content=json.dumps(MESSAGE), headers=headers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("charset", ["", ";charset=utf-8", '; charset="UTF-8"'])
 async def test_json_in_utf_8_is_taken_however_that_is_said(charset: str, acme: Api) -> None:
     headers = {"content-type": f"application/json{charset}"}
     await acme("POST", "/v1/messages", status=202, content=json.dumps(MESSAGE), headers=headers)
 
 
+@pytest.mark.slow
 async def test_a_body_up_to_the_limit_is_taken_and_a_larger_one_refused(acme: Api) -> None:
     text = '{"topic":"a.b","data":"%s"}' % ("x" * (1_048_576 - 25))
     assert len(text) == 1_048_576
@@ -160,6 +162,7 @@ async def test_a_body_without_a_length_is_not_read_beyond_the_limit(unasked: Api
     assert read < 2_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", ["-1", "9" * 5000, "1e9", "4_8"])
 async def test_a_length_that_is_none_is_no_fault_of_the_server(length: str, acme: Api) -> None:
     headers = JSON | {"content-length": length}
@@ -191,7 +194,7 @@ async def test_a_parameter_that_is_not_known_is_refused(operation: Operation) ->
     assert "no_such" in {each["field"] for each in response.json()["errors"]}
 
 
-@pytest.mark.daily(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.parameters], ids=named)
 async def test_an_id_that_can_not_be_is_not_found(operation: Operation, admin: Api) -> None:
     for value in ("a%00b", "x" * 256, "%F0%9F%92%A9", "..%2F..", "%27%20OR%201=1--"):
@@ -239,6 +242,7 @@ async def test_a_query_that_can_not_be_is_refused(path: str, status: int, unaske
     await unasked("GET", path, status=status)
 
 
+@pytest.mark.slow
 async def test_a_query_that_is_odd_is_followed(admin: Api) -> None:
     for query in ("topics=%FF%FE", "tenant=a&tenant=b", "next="):
         await admin("GET", f"/v1/attempts?{query}", status=200)
@@ -292,7 +296,7 @@ INJECTIONS = [
 ]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", INJECTIONS)
 async def test_what_looks_like_sql_is_a_value_like_any_other(text: str, admin: Api, acmes: Rows) -> None:
     for name in ("topics", "endpoint_id", "event_id", "endpoint_type", "tenant"):
@@ -350,6 +354,7 @@ async def test_head_is_answered_as_get_is(admin: Api) -> None:
     assert (await admin("HEAD", "/v1/endpoints", status=200)).headers["content-type"] == "application/json"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "kept"), [("req-7", True), ("a b", False), ("x" * 65, False), ("", False)])
 async def test_a_request_brings_its_own_id_if_it_can_be_one(given: str, kept: bool, admin: Api) -> None:
     response = await admin("GET", "/v1/endpoints", status=200, headers={"x-request-id": given})

@@ -32,6 +32,7 @@ async def open_api(database: Database) -> AsyncIterator[Api]:
         yield api
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 async def test_it_changes_nothing(open_api: Api, acmes: Rows, forged: dict[str, str]) -> None:
     before = await open_api.get("/v1/endpoints")
@@ -44,6 +45,7 @@ async def test_it_changes_nothing(open_api: Api, acmes: Rows, forged: dict[str, 
     assert await open_api.get("/v1/endpoints") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operation", [each for each in CHANGING if each.method == "POST"], ids=lambda one: one.name
 )

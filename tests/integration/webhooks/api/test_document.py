@@ -27,6 +27,7 @@ from tests.fixtures.webhooks_api import TOKENS, Rows
 DOCUMENT = openapi_document(OPERATIONS) | {"servers": [{"url": "/"}]}
 
 
+@pytest.mark.slow
 def test_it_is_valid() -> None:
     validator = pytest.importorskip("openapi_spec_validator", reason="install the extra test")
     assert [error.message for error in validator.OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []

@@ -63,6 +63,7 @@ async def test_the_values_of_headers_are_never_shown(acme: Api, acmes: Rows) -> 
         assert ("authorization" in text, "secret-of-acme" in text) == (True, False)
 
 
+@pytest.mark.slow
 async def test_a_change_leaves_what_it_does_not_name(acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}"
     changes = {"rate_limit": 2.5, "policy": {"schedule": [1, 2.5], "disable_after": None}}
@@ -74,6 +75,7 @@ async def test_a_change_leaves_what_it_does_not_name(acme: Api, acmes: Rows) -> 
     assert (await acme("PATCH", path, {}, status=200)).json() == again
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}"
     states = [
@@ -83,6 +85,7 @@ async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(acme: Api, acm
     assert states == ["paused", "active", "disabled", "active"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["pause", "resume"])
 async def test_a_disabled_endpoint_is_enabled_first(action: str, acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}"
@@ -117,7 +120,7 @@ async def test_pages_of_endpoints_join_without_gap(acme: Api) -> None:
         assert seen == sorted(made)
 
 
-@pytest.mark.daily(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -169,6 +172,7 @@ async def test_an_endpoint_that_asks_for_none_of_the_topics_that_there_are_is_re
     assert "there is no topic 'invoice.*'" in told[1]
 
 
+@pytest.mark.slow
 async def test_a_delivery_is_shown_with_its_data(acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}/deliveries/{acmes.event_id}"
     response = await acme("GET", path, status=200)
@@ -189,6 +193,7 @@ async def test_of_two_that_retry_at_the_same_time_both_are_told_that_it_will_be(
     assert [(await acme("POST", path)).status_code for _ in range(2)] == [202, 202]
 
 
+@pytest.mark.slow
 async def test_what_is_on_its_way_is_neither_retried_nor_dropped(
     acme: Api, acmes: Rows, database: Database
 ) -> None:
@@ -199,6 +204,7 @@ async def test_what_is_on_its_way_is_neither_retried_nor_dropped(
         assert (await acme("POST", f"{path}/{action}", status=409)).json()["code"] == "delivery_in_flight"
 
 
+@pytest.mark.slow
 async def test_nothing_is_retried_for_a_disabled_endpoint(acme: Api, acmes: Rows) -> None:
     await acme("POST", f"/v1/endpoints/{acmes.endpoint_id}/disable", status=200)
     path = f"/v1/endpoints/{acmes.endpoint_id}/deliveries/{acmes.event_id}/retry"
@@ -211,13 +217,14 @@ async def test_what_has_arrived_is_not_dropped(acme: Api, acmes: Rows) -> None:
     await acme("POST", f"{path}/{acmes.done_id}/drop", status=400)
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_listed_with_what_they_carry(acme: Api, acmes: Rows) -> None:
     response = await acme("GET", "/v1/dead-letters", status=200)
     assert [each["event_id"] for each in response.json()["data"]] == [acmes.event_id]
     assert '"data":{"b":1.0,"a":1e2}' in response.text
 
 
-@pytest.mark.daily(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "count"),
     [
@@ -239,12 +246,13 @@ async def test_dead_letters_that_fit_are_tried_again_or_dropped(  # noqa: PLR091
     assert len((await acme.get("/v1/dead-letters"))["data"]) == 1 - count
 
 
+@pytest.mark.slow
 async def test_what_had_arrived_is_sent_anew_when_that_is_asked_for(acme: Api, acmes: Rows) -> None:
     answer = (await acme("POST", "/v1/deliveries/retry", {"states": ["done", "dead"]}, status=202)).json()
     assert answer["retried"] == 2
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -260,6 +268,7 @@ async def test_deliveries_are_listed_by_what_they_are(query: Any, found: int, ac
     assert len((await acme.get("/v1/deliveries", **query))["data"]) == found
 
 
+@pytest.mark.slow
 async def test_pages_of_deliveries_join_without_gap(acme: Api, acmes: Rows) -> None:
     first = await acme.get("/v1/deliveries", limit=2)
     second = await acme.get("/v1/deliveries", limit=2, next=first["next"])
@@ -268,6 +277,7 @@ async def test_pages_of_deliveries_join_without_gap(acme: Api, acmes: Rows) -> N
     assert sorted(seen) == sorted([acmes.event_id, acmes.done_id, acmes.pending_id])
 
 
+@pytest.mark.slow
 async def test_a_schedule_is_made_changed_paused_resumed_sent_and_removed(acme: Api, acmes: Rows) -> None:
     body = {
         "name": "daily",
@@ -290,7 +300,7 @@ async def test_a_schedule_is_made_changed_paused_resumed_sent_and_removed(acme: 
     await acme.get(path, 404)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -317,6 +327,7 @@ async def test_the_data_of_a_schedule_stays_as_it_was_written(acme: Api) -> None
     assert '"data":[1.50]' in changed.text
 
 
+@pytest.mark.slow
 async def test_an_attempt_is_shown_with_what_is_asked_for(acme: Api, acmes: Rows) -> None:
     path = f"/v1/attempts/{acmes.attempt_id}"
     bare = await acme.get(path)
@@ -337,6 +348,7 @@ async def test_an_event_that_is_no_json_is_shown_as_text(admin: Api, database: D
     assert (await admin.get("/v1/events/odd"))["data"] == "{broken"
 
 
+@pytest.mark.slow
 async def test_attempts_are_counted(acme: Api, acmes: Rows) -> None:
     found = await acme.get(
         "/v1/metrics/attempts", since="2026-01-01T00:00:00Z", until="2026-01-02T00:00:00Z", granularity="12h",

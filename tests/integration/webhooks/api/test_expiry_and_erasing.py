@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from journal import Database
 from projections.webhooks.claims import expire
 from tests.fixtures.projections import execute
@@ -35,6 +37,7 @@ async def test_a_message_says_when_it_expires_and_is_listed_as_expired(database:
     assert (await ask("POST", "/v1/messages", early, 422)).json()["code"] == "invalid_message"
 
 
+@pytest.mark.slow
 async def test_a_message_is_erased_by_its_tenant_alone(database: Database) -> None:
     await endpoint(database, "ep_1")
     (event,) = await sent(database, data={"who": "Ada"}, message_id="order-7")
@@ -54,6 +57,7 @@ async def test_a_message_is_erased_by_its_tenant_alone(database: Database) -> No
     assert (refused.json()["code"], "erased" in refused.json()["detail"]) == ("not_retriable", True)
 
 
+@pytest.mark.slow
 async def test_many_are_erased_by_what_they_have_in_common(database: Database) -> None:
     await endpoint(database, "ep_1")
     await sent(database, number=3, order_key="customer-17")

@@ -16,6 +16,7 @@ def code_of(response: Any) -> str:
     return str(response.json()["code"])
 
 
+@pytest.mark.slow
 async def test_a_database_that_takes_too_long_is_not_waited_for(database: Database, acmes: Rows) -> None:
     settings = ApiSettings(statement_timeout=timedelta(milliseconds=50))
     api = Api(application(database, settings=settings), TOKENS["acme"])

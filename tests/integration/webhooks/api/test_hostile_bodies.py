@@ -76,7 +76,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.setprofile(None)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", _WITH_BODY, ids=_name)
 async def test_a_large_body_is_refused_at_the_first_that_is_wrong(
     operation: Operation, unasked: Api, work: _Work

@@ -58,6 +58,7 @@ def test_every_route_of_the_application_is_an_operation_that_these_tests_know(ap
     assert routes - tested == {("/openapi.json", "GET"), ("/", "GET")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OF_ONE, ids=named)
 async def test_what_is_another_tenants_looks_like_what_is_not_there_and_stays_as_it_is(
     operation: Operation, globex: Api, acmes: Rows, database: Database
@@ -71,13 +72,14 @@ async def test_what_is_another_tenants_looks_like_what_is_not_there_and_stays_as
     assert await state_of(database, "acme") == before
 
 
-@pytest.mark.daily(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OF_ONE, ids=named)
 async def test_what_is_its_own_is_found(operation: Operation, acme: Api, acmes: Rows) -> None:
     response = await acme(operation.method, filled(operation, acmes), **asked(operation))
     assert response.status_code == operation.status or response.json()["code"] == "not_retriable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OF_MANY, ids=named)
 async def test_lists_and_bulk_requests_see_and_touch_nothing_of_another_tenant(
     operation: Operation, globex: Api, acmes: Rows, globexes: Rows, database: Database
@@ -91,6 +93,7 @@ async def test_lists_and_bulk_requests_see_and_touch_nothing_of_another_tenant(
     assert now.partition('"secrets"')[0] == before.partition('"secrets"')[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", LISTS, ids=named)
 async def test_lists_show_a_tenant_what_is_its_own(
     operation: Operation, globex: Api, acmes: Rows, globexes: Rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
+import pytest
 import schemathesis
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -15,6 +16,7 @@ from projections.webhooks.api.app import OPERATIONS
 from tests.fixtures.webhooks_api import ADMIN, TOKENS, Api, Rows, application
 
 
+@pytest.mark.slow
 async def test_the_document_has_every_operation_and_is_open(nobody: Api) -> None:
     document = await nobody.get("/openapi.json")
     described = {
@@ -27,10 +29,12 @@ async def test_the_document_has_every_operation_and_is_open(nobody: Api) -> None
     assert document["servers"] == [{"url": "/"}]
 
 
+@pytest.mark.slow
 async def test_the_document_is_valid(nobody: Api) -> None:
     schemathesis.openapi.from_dict(await nobody.get("/openapi.json")).validate()
 
 
+@pytest.mark.slow
 async def test_every_operation_says_what_it_does(nobody: Api) -> None:
     document = await nobody.get("/openapi.json")
     for methods in document["paths"].values():
@@ -40,6 +44,7 @@ async def test_every_operation_says_what_it_does(nobody: Api) -> None:
     assert all(inspect.getdoc(each.handler) for each in OPERATIONS)
 
 
+@pytest.mark.slow
 async def test_no_schema_of_the_document_shows_a_default_that_is_secret(nobody: Api) -> None:
     text = (await nobody("GET", "/openapi.json", status=200)).text
     assert "whsec_" not in text.replace("whsec_...", "")

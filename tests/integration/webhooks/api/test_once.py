@@ -54,7 +54,7 @@ async def test_an_endpoint_is_made_once_and_shown_with_its_secret_again(
     assert await fetchval(database, ENDPOINTS) == 1
 
 
-@pytest.mark.daily(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", POSTS, ids=lambda each: each.name)
 async def test_every_post_is_followed_once(
     operation: Operation, acme: Api, acmes: Rows, database: Database
@@ -102,6 +102,7 @@ async def test_a_key_is_of_the_tenant_that_asks(
     assert await fetchval(database, owners) == ["acme", "acme", "globex"]
 
 
+@pytest.mark.slow
 async def test_what_fails_keeps_nothing(acme: Api, acmes: Rows, database: Database) -> None:
     due = {"name": "of acme", "cron": "0 1 * * *", "topic": "a.b", "data": {}}
     await acme("POST", "/v1/schedules", due, status=422, headers=KEY)  # refused by the database
@@ -156,6 +157,7 @@ async def test_answers_are_kept_as_secrets_are(database: Database) -> None:
     assert await ask(new) == first
 
 
+@pytest.mark.slow
 async def test_after_a_day_a_key_is_new_and_the_answer_is_forgotten(acme: Api, database: Database) -> None:
     for answered in (1, 2):
         await acme("POST", "/v1/endpoints", HOOK, status=201, headers=KEY)

@@ -35,6 +35,7 @@ async def walk(api: Api, path: str, key: str, **query: Any) -> list[list[str]]:
         page = await api.get(path, **query, next=page["next"])
 
 
+@pytest.mark.slow
 @LISTS
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_pages_join_without_gap_in_either_direction(
@@ -47,6 +48,7 @@ async def test_pages_join_without_gap_in_either_direction(
     assert [*chain(*pages)] == (ids if order == "asc" else ids[::-1])
 
 
+@pytest.mark.slow
 @LISTS
 async def test_the_way_back_has_the_pages_of_the_way_there(
     path: str, key: str, acme: Api, database: Database
@@ -59,6 +61,7 @@ async def test_the_way_back_has_the_pages_of_the_way_there(
     assert back["data"] == first["data"]
 
 
+@pytest.mark.slow
 @LISTS
 async def test_next_and_prev_together_are_refused(path: str, key: str, acme: Api, database: Database) -> None:
     await logged(database, 6)
@@ -66,7 +69,7 @@ async def test_next_and_prev_together_are_refused(path: str, key: str, acme: Api
     await acme.get(path, 422, limit=3, next=cursor, prev=cursor)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.slow
 @LISTS
 @pytest.mark.parametrize(
     "other", [{"dir": "asc"}, {"topics": "acme.happened"}, {"since": "2000-01-01T00:00:00Z"}], ids=str
@@ -85,6 +88,7 @@ async def test_a_cursor_of_the_other_list_is_refused(acme: Api, database: Databa
     await acme.get("/v1/attempts", 422, limit=3, next=cursor)
 
 
+@pytest.mark.slow
 async def test_a_page_has_a_hundred_rows_unless_it_says_and_a_thousand_at_most(
     acme: Api, database: Database
 ) -> None:
@@ -96,7 +100,7 @@ async def test_a_page_has_a_hundred_rows_unless_it_says_and_a_thousand_at_most(
 LISTED = [each for each in OPERATIONS if "limit" in each.query.model_fields]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", LISTED, ids=lambda each: each.name)
 async def test_a_page_of_more_than_there_can_be_is_refused(
     operation: Operation, acme: Api, acmes: Rows
@@ -116,7 +120,7 @@ async def test_what_comes_meanwhile_neither_repeats_nor_hides_old_rows(acme: Api
     assert seen == [f"att-{n:04}" for n in reversed(range(6))]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -140,6 +144,7 @@ async def test_lists_have_what_fits_the_filters(
     assert [each["attempt_id"] for each in attempts["data"]] == [f"att-{n:04}" for n in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "found"), [("status=failed", 3), ("status=success", 0), ("endpoint_type=other", 0)]
 )

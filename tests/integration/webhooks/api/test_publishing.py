@@ -26,6 +26,7 @@ async def count(database: Database) -> int:
         return int(await session.fetchval(COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -50,6 +51,7 @@ async def test_the_same_message_with_the_same_id_is_sent_once(acme: Api, databas
     assert [first["duplicate"], second["duplicate"], await count(database)] == [False, True, 1]
 
 
+@pytest.mark.slow
 async def test_of_many_that_send_the_same_at_once_one_is_told_that_it_was_new(
     acme: Api, database: Database
 ) -> None:
@@ -136,6 +138,7 @@ async def test_an_administrator_sends_for_a_tenant(admin: Api) -> None:
     await admin("POST", "/v1/messages?tenant=acme", {"topic": "a.b", "data": 1}, status=202)
 
 
+@pytest.mark.slow
 async def test_what_else_a_message_can_have_is_kept(acme: Api, acmes: Rows, database: Database) -> None:
     body = {
         "topic": "a.b", "data": 1, "order_key": "k", "not_before": "2030-01-01T00:00:00+01:00",
@@ -152,6 +155,7 @@ async def test_what_else_a_message_can_have_is_kept(acme: Api, acmes: Rows, data
     assert kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "code"),
     [
@@ -176,6 +180,7 @@ async def test_data_that_can_not_be_stored_is_refused(data: str, code: str, acme
     )
 
 
+@pytest.mark.slow
 async def test_a_test_message_goes_to_its_endpoint_alone(acme: Api, database: Database) -> None:
     made = (
         await acme("POST", "/v1/endpoints", {"url": "https://e.com", "topics": ["a.*"]}, status=201)
@@ -191,6 +196,7 @@ async def test_a_test_message_goes_to_its_endpoint_alone(acme: Api, database: Da
     assert aim == made["endpoint_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body", [{"topic": "b.c"}, {"topic": "a.b", "data": {"n": 2}}], ids=["topic", "filter"]
 )

@@ -12,7 +12,7 @@ from projections.webhooks.api.operations import Operation
 from tests.fixtures.webhooks_api import BODIES, QUERIES, TOKENS, Api, Rows, application, filled
 
 
-@pytest.mark.daily(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 async def test_a_worker_that_may_append_may_do_all_that_the_api_does(
     operation: Operation, acmes: Rows, login: Callable[[str | None], str]

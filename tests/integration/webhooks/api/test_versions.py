@@ -34,7 +34,7 @@ async def add_topic(api: Api, path: str, field: str, topic: str) -> Any:
         assert done.json()["code"] == "outdated_version"
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "topics"), ("schedule", "data")])
 async def test_of_many_who_add_a_topic_at_a_time_all_are_kept(
     acme: Api, acmes: Rows, kind: str, field: str
@@ -50,6 +50,7 @@ async def test_of_many_who_add_a_topic_at_a_time_all_are_kept(
     assert len({answer.headers["etag"] for answer in answers}) == len(topics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "description"), ("schedule", "name")])
 async def test_an_answer_is_what_its_own_change_has_written(
     acme: Api, acmes: Rows, kind: str, field: str
@@ -61,6 +62,7 @@ async def test_an_answer_is_what_its_own_change_has_written(
     assert [{field: one.json()[field]} for one in answers] == given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "gzip"), ("schedule", "paused")])
 async def test_a_change_says_which_version_it_was_made_from(
     acme: Api, acmes: Rows, kind: str, field: str
@@ -84,6 +86,7 @@ async def test_another_version_is_not_changed(
     assert not (await acme.get(path))[field]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["endpoint", "schedule"])
 async def test_what_else_changes_one_minds_the_version_where_one_is_named(
     acme: Api, acmes: Rows, kind: str

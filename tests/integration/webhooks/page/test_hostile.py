@@ -102,6 +102,7 @@ async def test_a_tenant_sees_nothing_of_another_one(database: Database, acmes: R
             assert f"/events/{acmes.event_id}" not in text
 
 
+@pytest.mark.slow
 async def test_a_tenant_changes_nothing_of_another_one(database: Database, acmes: Rows) -> None:
     globex = await entered(page_of(database), "globex")
     form = fields_of(await globex.open("/endpoints/new"), "/hooks/endpoints/new")
@@ -122,6 +123,7 @@ async def test_a_tenant_changes_nothing_of_another_one(database: Database, acmes
         assert await state_of(database, "acme") == before, path
 
 
+@pytest.mark.slow
 async def test_keys_and_secrets_of_credentials_are_shown_to_nobody(database: Database, acmes: Rows) -> None:
     acme = await entered(page_of(database))
     path = f"/hooks/endpoints/{acmes.endpoint_id}"
@@ -139,6 +141,7 @@ async def test_keys_and_secrets_of_credentials_are_shown_to_nobody(database: Dat
     assert 'value="ftp://x/"' in seen[-1]
 
 
+@pytest.mark.slow
 async def test_a_new_endpoint_is_of_who_is_signed_in(database: Database) -> None:
     globex = await entered(page_of(database), "globex")
     form = await globex.open("/endpoints/new")
@@ -148,6 +151,7 @@ async def test_a_new_endpoint_is_of_who_is_signed_in(database: Database) -> None
     assert made.tenant == "globex"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", path) for path in PAGES] + [("POST", path) for path in FORMS]
 )
@@ -185,6 +189,7 @@ async def test_a_link_lets_in_once(database: Database, caplog: pytest.LogCapture
     assert link.partition("token=")[2] not in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_link_that_another_browser_is_using_is_refused_until_that_has_ended(
     database: Database,
 ) -> None:
@@ -301,6 +306,7 @@ async def test_a_form_without_its_token_does_nothing(database: Database, acmes: 
     assert (await Endpoints(database).get("acme", acmes.endpoint_id)).state == "active"
 
 
+@pytest.mark.slow
 async def test_text_that_is_made_to_hurt_is_text(database: Database) -> None:
     made = await Endpoints(database).create(
         NASTY,
@@ -337,6 +343,7 @@ async def test_text_that_is_made_to_hurt_is_text(database: Database) -> None:
     assert "<img" not in await browser.open(f"/topics/{NASTY.replace('/', '')}", 404)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_made_to_hurt_is_text(database: Database, acmes: Rows) -> None:
     async with database.session() as session:
         await session.execute("UPDATE projections.webhook_attempts SET response = $1, code = '<b>'", NASTY)
@@ -352,6 +359,7 @@ async def test_an_answer_that_is_made_to_hurt_is_text(database: Database, acmes:
         assert "<b>" not in page
 
 
+@pytest.mark.slow
 async def test_too_much_is_refused_before_it_is_read(database: Database) -> None:
     browser = await entered(page_of(database, settings=ApiSettings(tenant_rate=None, max_body_bytes=8192)))
     form = fields_of(await browser.open("/endpoints/new"), "/hooks/endpoints/new")
@@ -371,6 +379,7 @@ async def test_too_much_is_refused_before_it_is_read(database: Database) -> None
     assert answer.status_code == 400
 
 
+@pytest.mark.slow
 async def test_an_event_of_many_endpoints_and_much_data_is_a_small_page(database: Database) -> None:
     rows = await rows_of(database, "acme", payload='{"text":"' + "x" * 300_000 + '"}')
     ids = [f"ep_{number:032x}" for number in range(60)]
@@ -421,6 +430,7 @@ async def test_a_tenant_that_asks_too_often_is_refused_and_others_are_not(databa
     await initech.send("/endpoints/new", {"url": "x" * 100}, 429)
 
 
+@pytest.mark.slow
 async def test_a_tenant_makes_no_more_endpoints_than_it_may(database: Database) -> None:
     browser = await entered(page_of(database, settings=ApiSettings(tenant_rate=None, endpoints_per_tenant=1)))
     for status in (201, 422):
@@ -430,6 +440,7 @@ async def test_a_tenant_makes_no_more_endpoints_than_it_may(database: Database) 
     assert len(await Endpoints(database).list("acme")) == 1
 
 
+@pytest.mark.slow
 async def test_an_application_tells_who_is_signed_in_in_its_own_way(database: Database, acmes: Rows) -> None:
     outer = Starlette(routes=[Mount("/hooks", page_of(database, by_header))])
     browser = Browser(outer, own={"x-user": "acme"})
@@ -445,6 +456,7 @@ async def test_an_application_tells_who_is_signed_in_in_its_own_way(database: Da
     await browser.open("/enter?token=x", 404)
 
 
+@pytest.mark.slow
 async def test_what_is_not_a_page_is_told_so(database: Database) -> None:
     browser = await entered(page_of(database))
     assert "there is no such page" in (await browser.open("/nothing", 404)).lower()

@@ -28,6 +28,7 @@ async def browser(database: Database) -> Browser:
     return await entered(page_of(database, topics=TOPICS))
 
 
+@pytest.mark.slow
 async def test_every_page_is_shown_when_there_is_nothing_yet(browser: Browser) -> None:
     for path in PAGES:
         page = await browser.open(path)
@@ -35,6 +36,7 @@ async def test_every_page_is_shown_when_there_is_nothing_yet(browser: Browser) -
         assert len(re.findall("<h1", page)) == 1
 
 
+@pytest.mark.slow
 async def test_what_there_is_is_shown(browser: Browser, acmes: Rows) -> None:
     listed = await browser.open("/")
     assert "https://acme.example.com/hook" in listed
@@ -55,6 +57,7 @@ async def test_what_there_is_is_shown(browser: Browser, acmes: Rows) -> None:
     assert acmes.attempt_id not in await browser.open("/attempts?status=success")
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_added_and_its_secret_shown_once(browser: Browser, database: Database) -> None:
     form = await browser.open("/endpoints/new")
     assert "A flight leaves later than planned." in form
@@ -90,6 +93,7 @@ async def test_a_form_that_is_sent_twice_makes_one_endpoint(browser: Browser, da
     assert len(await Endpoints(database).list("acme")) == 1
 
 
+@pytest.mark.slow
 async def test_a_form_that_is_refused_comes_back_with_what_was_written(
     browser: Browser, database: Database
 ) -> None:
@@ -148,6 +152,7 @@ async def test_an_endpoint_is_changed_and_headers_stay_unless_said(
     assert (await Endpoints(database).get("acme", endpoint_id)).headers == {}
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_paused_resumed_enabled_and_removed(
     browser: Browser, acmes: Rows, database: Database
 ) -> None:
@@ -172,6 +177,7 @@ async def test_an_endpoint_is_paused_resumed_enabled_and_removed(
     await browser.open(path, 404)
 
 
+@pytest.mark.slow
 async def test_a_new_secret_is_shown_once_and_the_old_one_signs_for_a_while(
     browser: Browser, acmes: Rows, database: Database
 ) -> None:
@@ -188,6 +194,7 @@ async def test_a_new_secret_is_shown_once_and_the_old_one_signs_for_a_while(
     await browser.fill(await browser.open(action), action, 422, grace="99999999")
 
 
+@pytest.mark.slow
 async def test_a_test_message_is_sent_as_it_was_written(browser: Browser, database: Database) -> None:
     settings = EndpointSettings(url="https://example.com/a", topics=("flight.*",))
     endpoint_id = (await Endpoints(database).create("acme", settings)).endpoint.endpoint_id
@@ -213,6 +220,7 @@ async def test_a_test_message_is_sent_as_it_was_written(browser: Browser, databa
         assert 'role="alert"' in refused
 
 
+@pytest.mark.slow
 async def test_what_has_failed_is_tried_again_and_dropped(
     browser: Browser, acmes: Rows, database: Database
 ) -> None:
@@ -238,6 +246,7 @@ async def test_what_has_failed_is_tried_again_and_dropped(
     assert await state() == "dropped"
 
 
+@pytest.mark.slow
 async def test_topics_are_told_with_schema_and_example(browser: Browser) -> None:
     page = await browser.open("/topics/flight.delayed")
     shown = page.replace("&#34;", '"')
@@ -247,6 +256,7 @@ async def test_topics_are_told_with_schema_and_example(browser: Browser) -> None
     await browser.open("/topics/nothing", 404)
 
 
+@pytest.mark.slow
 async def test_statistics_count_what_was_tried(browser: Browser, database: Database, acmes: Rows) -> None:
     async with database.session() as session:
         await session.execute(
@@ -284,6 +294,7 @@ async def test_a_client_certificate_is_set_replaced_and_removed(
     assert await subject() is None
 
 
+@pytest.mark.slow
 async def test_a_certificate_that_has_expired_is_marked(
     browser: Browser, acmes: Rows, database: Database
 ) -> None:
@@ -324,6 +335,7 @@ async def test_access_tokens_are_set_and_removed(browser: Browser, acmes: Rows, 
     assert (await Endpoints(database).get("acme", acmes.endpoint_id)).oauth is None
 
 
+@pytest.mark.slow
 async def test_a_test_message_may_expire(browser: Browser, database: Database) -> None:
     made = await Endpoints(database).create("acme", EndpointSettings(url="https://example.com/a"))
     action = f"/hooks/endpoints/{made.endpoint.endpoint_id}/test"
@@ -342,6 +354,7 @@ async def test_a_test_message_may_expire(browser: Browser, database: Database) -
         assert "expires_at" in page.partition('role="alert"')[2].partition("<form")[0]
 
 
+@pytest.mark.slow
 async def test_data_of_an_event_are_erased_after_a_question(
     browser: Browser, acmes: Rows, database: Database
 ) -> None:
@@ -366,6 +379,7 @@ async def test_data_of_an_event_are_erased_after_a_question(
     assert (found.state, data) == ("erased", None)
 
 
+@pytest.mark.slow
 async def test_a_delivery_that_has_expired_says_so(browser: Browser, acmes: Rows, database: Database) -> None:
     async with database.session() as session:
         await session.execute(

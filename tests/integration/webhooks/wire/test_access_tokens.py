@@ -86,6 +86,7 @@ async def test_many_that_want_one_at_a_time_ask_once() -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "asked"),
     [({"expires_in": 0}, 2), ({"expires_in": -5}, 2), ({"expires_in": "3600"}, 1), ({"expires_in": "soon"}, 1),
@@ -158,6 +159,7 @@ async def test_a_token_url_that_gives_none_fails_the_attempt_and_its_answer_is_n
     assert SECRET not in repr(reply)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [hang(), drip(timedelta(milliseconds=10))], ids=["hangs", "drips"])
 async def test_a_token_url_that_never_ends_costs_the_time_of_the_attempt(step: Any) -> None:
     timeout = timedelta(milliseconds=400)

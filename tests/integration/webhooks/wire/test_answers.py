@@ -101,6 +101,7 @@ async def test_never_closing_body() -> None:
     assert (reply.code, reply.status, reply.body) == ("timeout", 200, "and then")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [drip(status=410), never_closing_body(503)], ids=["410", "503"])
 async def test_a_failure_that_never_ends_keeps_its_status(step: Step) -> None:
     reply = await cut_off(step)
@@ -125,6 +126,7 @@ async def test_response_10GB_stream_capped() -> None:
     assert reply.body == "x" * 65536
 
 
+@pytest.mark.slow
 async def test_gzip_bomb_capped() -> None:
     async with RawServer(gzip_bomb(100_000_000)) as server, sending(keep_body=1000) as sender:
         tracemalloc.start()

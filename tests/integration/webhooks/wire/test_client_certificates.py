@@ -76,6 +76,7 @@ def shown(name: str, authority: Authority = AUTHORITY) -> ClientCertificate:
     return read_certificate(authority.client(name))[1]
 
 
+@pytest.mark.slow
 async def test_each_endpoint_shows_its_own_and_connections_are_not_shared() -> None:
     async with asking() as server, sending(ssl_context=trusting()) as sender:
         for name in ("acme", "globex", "acme"):
@@ -116,6 +117,7 @@ async def test_the_receiver_is_still_judged_by_what_the_sender_trusts() -> None:
     assert (reply.code, server.names) == ("tls_error", [])
 
 
+@pytest.mark.slow
 async def test_one_that_is_set_is_shown_by_deliveries_from_then_on_and_its_key_nowhere(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

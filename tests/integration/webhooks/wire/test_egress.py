@@ -124,6 +124,7 @@ class TestGuard:
 
 
 class TestAProxyThatFails:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("answer", "code"),
         [
@@ -140,6 +141,7 @@ class TestAProxyThatFails:
             assert (await sent(server.url, proxy=proxy.url())).code == code
             assert server.requests == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("answer", "reason"),
         [
@@ -168,6 +170,7 @@ class TestAProxyThatFails:
             reply = await sender.send(outgoing("http://127.0.0.1:8080/", connect_timeout=SHORT))
         assert reply.code == "timeout"
 
+    @pytest.mark.slow
     async def test_deliveries_wait_for_it_and_use_up_no_attempt(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -196,6 +196,7 @@ async def test_a_handshake_without_end_is_cut_by_the_time_to_connect() -> None:
     assert SHORT <= reply.took < LONG
 
 
+@pytest.mark.slow
 async def test_a_server_that_reads_nothing_is_cut_by_the_deadline() -> None:
     over, ended = asyncio.Event(), asyncio.Event()
 
