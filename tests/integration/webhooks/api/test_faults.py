@@ -9,6 +9,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, connect
 from projections.webhooks.api import ApiSettings, Caller
+from projections.webhooks.api.idempotency import LimitedDatabase
 from tests.fixtures.webhooks_api import TOKENS, Api, Rows, application
 
 
@@ -39,6 +40,14 @@ async def test_the_time_limit_is_gone_when_the_connection_is_given_back(dsn: str
 async def _limit(database: Database) -> str:
     async with database.session() as session:
         return str(await session.fetchval("SHOW statement_timeout"))
+
+
+async def test_a_request_that_stands_still_holds_its_locks_no_longer_than_a_statement_may_take(
+    database: Database,
+) -> None:
+    limits = ("statement_timeout", "idle_in_transaction_session_timeout")
+    async with LimitedDatabase(database, timedelta(seconds=7)).session() as session:
+        assert [await session.fetchval(f"SHOW {limit}") for limit in limits] == ["7s", "7s"]
 
 
 async def test_a_database_that_is_gone_is_said_without_where_it_was(dsn: str) -> None:
