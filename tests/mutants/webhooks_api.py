@@ -173,3 +173,31 @@ in_python(
         f"{_TESTS}/test_faults.py::test_a_request_that_stands_still_holds_its_locks_no_longer_than_a_statement_may_take"
     ),
 )
+in_python(
+    "api-erases-all-unless-told",
+    "a request to erase messages that says nothing of which erases all of a tenant",
+    f"{_API}/message_operations.py: erase_messages",
+    "if all(one is None for one in (body.order_key, body.topics, body.since, body.until)):",
+    "if False:",
+    Pytest(f"{_TESTS}/test_expiry_and_erasing.py::test_many_are_erased_by_what_they_have_in_common"),
+)
+in_python(
+    "api-errors-give-a-challenge-back",
+    "an error page that repeats what it was sent verifies a URL",
+    "projections/webhooks/endpoint_verification.py: verify_endpoint",
+    "not is_success(reply.code) or",
+    "",
+    Pytest(
+        "tests/integration/webhooks/test_verification.py::test_the_challenge_comes_back_as_text_or_not_at_all"
+    ),
+)
+in_python(
+    "api-echoes-give-a-challenge-back",
+    "a server that repeats what it is sent, and wants no webhooks, is verified",
+    "projections/webhooks/endpoint_verification.py: _gives_back",
+    "body.strip() == challenge",
+    "challenge in body",
+    Pytest(
+        "tests/integration/webhooks/test_verification.py::test_the_challenge_comes_back_as_text_or_not_at_all"
+    ),
+)
