@@ -201,3 +201,11 @@ in_python(
         "tests/integration/webhooks/test_verification.py::test_the_challenge_comes_back_as_text_or_not_at_all"
     ),
 )
+in_python(
+    "api-keys-decide-about-all-at-once",
+    "a request with an idempotency key decides about many deliveries in one transaction, which holds all of them",
+    f"{_API}/delivery_operations.py: in_time",
+    "(call.key is not None or loop.time() > ends)",
+    "loop.time() > ends",
+    Pytest(f"{_TESTS}/test_faults.py::test_what_is_done_once_is_one_short_step"),
+)

@@ -83,6 +83,11 @@ async def test_what_takes_long_is_done_in_parts(database: Database, acmes: Rows)
     assert answers == [{"retried": 1, "complete": False}, {"retried": 0, "complete": True}]
 
 
+async def test_what_is_done_once_is_one_short_step(acme: Api, acmes: Rows) -> None:
+    answer = await acme("POST", "/v1/dead-letters/retry", status=202, headers={"idempotency-key": "k-1"})
+    assert answer.json() == {"retried": 1, "complete": False}
+
+
 async def test_a_pool_that_is_in_use_is_said_to_be_tried_later(dsn: str) -> None:
     settings = ConnectionSettings(max_connections=1, pool_timeout=timedelta(milliseconds=20))
     async with connect(dsn, settings) as database, database.session():
