@@ -209,3 +209,11 @@ in_python(
     "loop.time() > ends",
     Pytest(f"{_TESTS}/test_faults.py::test_what_is_done_once_is_one_short_step"),
 )
+in_python(
+    "api-no-topics-are-all-topics",
+    "dead letters of an empty list of topics are dropped as all there are",
+    f"{_API}/delivery_operations.py: Which.among",
+    'self.topics if "topics" in self.model_fields_set else None',
+    "self.topics or None",
+    Pytest(f"{_TESTS}/test_endpoints.py::test_an_empty_list_of_topics_fits_no_dead_letter"),
+)

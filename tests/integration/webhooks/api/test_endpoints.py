@@ -252,6 +252,12 @@ async def test_dead_letters_that_fit_are_tried_again_or_dropped(  # noqa: PLR091
     assert len((await acme.get("/v1/dead-letters"))["data"]) == 1 - count
 
 
+async def test_an_empty_list_of_topics_fits_no_dead_letter(acme: Api, acmes: Rows) -> None:
+    for decide, done in (("retry", "retried"), ("drop", "dropped")):
+        answer = await acme("POST", f"/v1/dead-letters/{decide}", {"topics": []}, status=202)
+        assert answer.json() == {done: 0, "complete": True}
+
+
 async def test_what_had_arrived_is_sent_anew_when_that_is_asked_for(acme: Api, acmes: Rows) -> None:
     answer = (await acme("POST", "/v1/deliveries/retry", {"states": ["done", "dead"]}, status=202)).json()
     assert answer["retried"] == 2
