@@ -6,6 +6,7 @@ from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
     auditing,
+    commands,
     deduplicating,
     grouping,
     looking_twice,
@@ -17,6 +18,12 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     running_inline,
     storing,
     webhooks,
+    webhooks_addresses,
+    webhooks_api,
+    webhooks_log,
+    webhooks_page,
+    webhooks_shares,
+    webhooks_signing,
 )
 from tests.mutants.layers import Spin
 from tests.mutants.mutant import MUTANTS, Mutant

@@ -20,6 +20,8 @@ _KINDS = {
     "tests/property": "property tests",
     "tests/unit": "unit tests",
     "tests/integration": "integration tests",
+    "tests/conformance": "conformance tests",
+    "tests/acceptance": "acceptance tests",
     "tests/models/test_explorer": "explorer",
     "tests/simulation/test_same_as_postgresql.py": "differential test",
 }
@@ -105,6 +107,8 @@ class Pytest:
             report = Path(folder, "report.xml")
             options = ("-x", "-q", "-m", "", f"--junitxml={report}", f"--postgres={server}")
             options += ("-p", "no:cacheprovider", "-p", "tests.mutants.unshrunk")
+            # What a bug is in was imported before, and what that imports.
+            options += ("-W", "ignore::pytest.PytestAssertRewriteWarning")
             done = run(*(runs or ("-m",)), "pytest", *options, *self.nodes)
             cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
         for case in cases:

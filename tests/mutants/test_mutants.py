@@ -11,6 +11,7 @@ import pytest
 
 from journal.schema import installing
 from journal.sql_files import sql_root
+from projections.terminal.output import Answer, counted
 from tests.models.spin import missing
 from tests.models.test_models import _names
 from tests.mutants import __main__ as command
@@ -18,7 +19,7 @@ from tests.mutants.catalogue import MUTANTS, all_mutants
 from tests.mutants.layers import ROOT, Pytest, Simulation, Spin
 from tests.mutants.mutant import Mutant
 from tests.mutants.page import PAGE, renewed
-from tests.mutants.seeding import sql
+from tests.mutants.seeding import python, sql
 
 EVERY = {one.name: one for one in all_mutants()}
 BEFORE = "test_an_idle_reader_reads_nothing_again"
@@ -60,6 +61,25 @@ def test_a_bug_in_text_that_is_not_there_any_more_cannot_be_seeded() -> None:
         pytest.raises(LookupError, match=r"save_offsets_v1\.sql has 'nothing of it' 0 times, not once"),
         gone,
     ):
+        pass
+
+
+def test_a_function_has_what_is_seeded_wherever_it_was_imported_to_and_is_as_it_was_afterwards() -> None:
+    code = "projections/terminal/output.py: counted"
+    with python(code, 'f"1 {one}"', 'f"a {one}"'):
+        assert counted(1, "range") == "a range"
+    assert counted(1, "range") == "1 range"
+
+    method = Answer(values={}, shown=["x"])
+    with python("projections/terminal/output.py: Answer.__rich__", "self.shown", "()"):
+        assert method.__rich__().renderables == []
+    assert len(method.__rich__().renderables) == 1
+
+
+def test_a_bug_in_text_that_a_function_has_not_cannot_be_seeded() -> None:
+    elsewhere = python("projections/terminal/output.py: counted", "json.dumps", "")
+
+    with pytest.raises(LookupError, match=r"counted of .* has 'json.dumps' 0 times, not once"), elsewhere:
         pass
 
 

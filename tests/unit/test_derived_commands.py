@@ -12,7 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from projections.terminal.ages import failing_above
 from projections.terminal.commands import Arg, Opt, derived
+from projections.terminal.options import NotBefore
 from projections.terminal.output import Answer, facts, listing, table_of, values_of
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -88,6 +90,24 @@ def test_a_duration_and_a_time_are_read() -> None:
     given = run(read, "--span", "2m", "--start", "2026-01-31T12:00:00Z", "--json").stdout
     assert json.loads(given) == {"span": 120, "start": NOON.isoformat()}
     assert "has no zone" in run(read, "--start", "2026-01-31").stderr
+
+
+def test_a_time_to_come_is_never_how_long_ago_something_was() -> None:
+    def read(*, at: NotBefore = None) -> Answer:
+        return Answer({"at": at}, [])
+
+    assert run(read, "--at", "2h").exit_code == 2
+    assert json.loads(run(read, "--at", "2026-01-31T12:00:00Z", "--json").stdout) == {"at": NOON.isoformat()}
+
+
+@pytest.mark.parametrize(("limit", "code"), [(None, 0), (1.5, 0), (1.4, 3), (2, 0)])
+def test_a_lag_is_above_a_limit_and_not_at_it(limit: float | None, code: int) -> None:
+    found = Answer({"things": [{"name": "a", "lag_seconds": 1.5}, {"name": "b", "lag_seconds": 0}]}, [])
+
+    judged = failing_above(found, None if limit is None else timedelta(seconds=limit), "things")
+
+    assert judged.exit_code == code
+    assert judged.complaint == ("lag above 1.4 s: a (1.5 s)" if code else None)
 
 
 def test_an_answer_ends_with_its_exit_code_and_its_complaint_on_stderr() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journal import InvalidValue
 from journal.embedded import check_dsn, database_dsn
+from projections.terminal.connection import (
+    JOURNAL_VARIABLE,
+    READ_SIDE_VARIABLE,
+    Sides,
+    read_side_alone,
+    sides,
+)
 
 SECRET = "hunter2secret"
 
@@ -73,6 +81,21 @@ def test_dsn_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with database_dsn("postgresql://named/db") as dsn:
         assert dsn == "postgresql://named/db"
+
+
+def test_no_side_is_that_of_the_environment_where_a_dsn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (JOURNAL_VARIABLE, READ_SIDE_VARIABLE):
+        monkeypatch.setenv(variable, "postgresql://other/db")
+
+    with sides("postgresql://named/db") as both, read_side_alone("postgresql://named/db") as read_side:
+        assert both == Sides("postgresql://named/db")
+        assert read_side == "postgresql://named/db"
+
+
+def test_a_journal_is_read_once() -> None:
+    twice = sides(None, ["one=postgresql:///x", "two=postgresql:///x"], "postgresql:///y")
+    with pytest.raises(click.UsageError, match="a journal is named twice"), twice:
+        pass
 
 
 def test_environment_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from projections.webhooks.errors import InvalidMessage, InvalidSecret, VerificationFailed
+from projections.webhooks.signed_request import signed_request
 from projections.webhooks.signing import (
     PublicKey,
     SigningKey,
@@ -329,6 +330,18 @@ def test_no_message_is_signed_with_an_id_that_is_no_header(message_id: str) -> N
 def test_no_message_is_signed_with_a_timestamp_that_is_not_whole_seconds(timestamp: Any) -> None:
     with pytest.raises(InvalidMessage, match="timestamp"):
         sign([parse_secret(VECTOR_SECRET)], VECTOR_ID, timestamp, VECTOR_BODY)
+
+
+def test_no_header_of_an_endpoint_takes_the_place_of_the_signature() -> None:
+    secret, at = generate_secret(), datetime(2026, 1, 31, tzinfo=UTC)
+    given = {"webhook-id": "x", "webhook-timestamp": "1", "webhook-signature": "v1,x", "x-mine": "kept"}
+
+    request = signed_request(
+        "https://example.com/", "m1", b"{}", [secret], at=at, headers=given, timeout=timedelta(1), gzip=True
+    )
+
+    assert verify(secret, dict(request.headers), b"{}", now=at) == ("m1", at)
+    assert dict(request.headers)["x-mine"] == "kept"
 
 
 def test_without_a_secret_nothing_is_signed_or_verified() -> None:

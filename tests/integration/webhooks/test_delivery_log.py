@@ -197,6 +197,21 @@ async def test_a_limit_of_the_database_itself_holds_for_metrics(dsn: str) -> Non
                 await WritableLog(limited).event_metrics(MetricsRequest(**SPAN))
 
 
+async def test_months_begin_in_utc_whatever_the_zone_of_the_session(database: Database) -> None:
+    february = datetime(2000, 2, 1, tzinfo=UTC)
+    await WritableLog(database).insert_many([entry("e", time=february)])
+
+    async with database.session() as session, session.transaction():
+        await session.execute("SET LOCAL timezone = 'America/New_York'")
+        counted = await session.fetch(
+            "SELECT bucket FROM projections._log_metrics_v1('event', $1, $2, '1 month')",
+            february,
+            february + DAY,
+        )
+
+    assert [row["bucket"] for row in counted] == [february]
+
+
 async def test_an_unknown_dimension_is_refused_by_the_database_too(database: Database) -> None:
     for call in (
         "_log_metrics_v1('event', now(), now(), p_dimensions => '{status}')",

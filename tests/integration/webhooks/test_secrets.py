@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from cryptography.fernet import Fernet
 
-from journal import Database
+from journal import Database, NotFound
 from projections.webhooks import Endpoints, EndpointSettings, generate_secret
+from projections.webhooks.credentials import NO_CREDENTIALS, OAuthFacts
 from projections.webhooks.encryption import FernetCipher
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret
 from projections.webhooks.signing import SigningKey
+from tests.fixtures.projections import fetchval
 
 SETTINGS = EndpointSettings(url="https://example.com/hook")
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
@@ -34,6 +38,39 @@ async def test_one_that_can_not_be_read_keeps_all_as_they_are(database: Database
         await Endpoints(database, FernetCipher([NEW])).renew_secrets()
 
     assert await Endpoints(database).secrets("acme", plain.endpoint.endpoint_id) == [plain.secret]
+
+
+async def test_rotating_again_prolongs_no_secret_that_was_to_end_sooner(database: Database) -> None:
+    endpoints = Endpoints(database)
+    endpoint_id = (await endpoints.create("acme", SETTINGS)).endpoint.endpoint_id
+    await endpoints.rotate_secret("acme", endpoint_id, grace=timedelta(hours=1))
+    await endpoints.rotate_secret("acme", endpoint_id, grace=timedelta(days=1))
+
+    left = (
+        "SELECT array_agg(expires_at < now() + interval '2 hours' ORDER BY secret_id) "
+        "FROM projections.webhook_secrets"
+    )
+    assert await fetchval(database, left) == [True, False, None]
+
+
+async def test_an_endpoint_has_ten_secrets_at_most(database: Database) -> None:
+    endpoints = Endpoints(database)
+    first = await endpoints.create("acme", SETTINGS)
+    endpoint_id = first.endpoint.endpoint_id
+    made = [(await endpoints.rotate_secret("acme", endpoint_id)).secret for _ in range(10)]
+
+    assert await endpoints.secrets("acme", endpoint_id) == made[::-1]
+
+
+async def test_another_tenant_reads_no_secret(database: Database) -> None:
+    endpoints = Endpoints(database)
+    endpoint_id = (await endpoints.create("acme", SETTINGS)).endpoint.endpoint_id
+    facts = OAuthFacts(token_url="https://login.example.com/", client_id="acme")
+    await endpoints.set_oauth("acme", endpoint_id, facts, "s3cret")
+
+    with pytest.raises(NotFound):
+        await endpoints.secrets("globex", endpoint_id)
+    assert await endpoints.credentials("globex", endpoint_id) == NO_CREDENTIALS
 
 
 async def test_a_public_key_signs_nothing(database: Database) -> None:

@@ -106,7 +106,11 @@ async def test_the_challenge_comes_back_as_text_or_not_at_all(database: Database
         challenge = json.loads(exchange.request.body)["data"]["challenge"]
         await respond(400, challenge.encode())(exchange)
 
-    steps = (with_a_failure, respond(200, b'{"challenge": "another"}'), respond(200, b"[]"), as_text)
+    async def with_all_that_came(exchange: Exchange) -> None:
+        await respond(200, exchange.request.body)(exchange)
+
+    another = respond(200, b'{"challenge": "another"}')
+    steps = (with_a_failure, with_all_that_came, another, respond(200, b"[]"), as_text)
     async with RawServer(*steps) as server:
         endpoint_id, _ = await hook(database, server.url)
-        assert [await verified(database, endpoint_id) for _ in steps] == [False, False, False, True]
+        assert [await verified(database, endpoint_id) for _ in steps] == [*[False] * 4, True]

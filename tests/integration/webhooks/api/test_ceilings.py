@@ -113,3 +113,7 @@ async def test_a_tenant_has_its_share_of_what_is_followed_at_a_time(database: Da
             pass
     async with allowances.place("acme"):
         pass
+    for _ in range(most):  # what fails gives its place back
+        with pytest.raises(LookupError):
+            async with asyncio.timeout(0), allowances.place("acme"):
+                raise LookupError

@@ -108,16 +108,29 @@ async def test_stats_tell_how_an_endpoint_fares(acme: Api, acmes: Rows) -> None:
     assert (await acme.get("/v1/endpoint-stats"))["data"][0]["dead"] == 1
 
 
+async def paged(api: Api, path: str, key: str) -> list[str]:
+    """The ids of a list in pages of two."""
+    seen: list[str] = []
+    following: str | None = ""
+    while following is not None:
+        page = await api.get(path, limit=2, next=following)
+        seen += [each[key] for each in page["data"]]
+        following = page["next"]
+    return seen
+
+
 async def test_pages_of_endpoints_join_without_gap(acme: Api) -> None:
     made = {(await acme("POST", "/v1/endpoints", HOOK, status=201)).json()["endpoint_id"] for _ in range(5)}
     for path in ("/v1/endpoints", "/v1/endpoint-stats"):
-        seen: list[str] = []
-        following: str | None = ""
-        while following is not None:
-            page = await acme.get(path, limit=2, next=following)
-            seen += [each["endpoint_id"] for each in page["data"]]
-            following = page["next"]
-        assert seen == sorted(made)
+        assert await paged(acme, path, "endpoint_id") == sorted(made)
+
+
+async def test_pages_of_schedules_join_without_gap(acme: Api) -> None:
+    due = {"cron": "0 1 * * *", "topic": "a.b", "data": {}}
+    asked = [due | {"name": str(number)} for number in range(3)]
+    made = [(await acme("POST", "/v1/schedules", body, status=201)).json()["schedule_id"] for body in asked]
+
+    assert await paged(acme, "/v1/schedules", "schedule_id") == sorted(made)
 
 
 @pytest.mark.slow
@@ -244,6 +257,12 @@ async def test_dead_letters_that_fit_are_tried_again_or_dropped(  # noqa: PLR091
     answer = (await acme("POST", f"/v1/dead-letters/{decide}", which, status=202)).json()
     assert answer == {done: count, "complete": True}
     assert len((await acme.get("/v1/dead-letters"))["data"]) == 1 - count
+
+
+async def test_an_empty_list_of_topics_fits_no_dead_letter(acme: Api, acmes: Rows) -> None:
+    for decide, done in (("retry", "retried"), ("drop", "dropped")):
+        answer = await acme("POST", f"/v1/dead-letters/{decide}", {"topics": []}, status=202)
+        assert answer.json() == {done: 0, "complete": True}
 
 
 @pytest.mark.slow

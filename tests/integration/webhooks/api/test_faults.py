@@ -9,6 +9,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, connect
 from projections.webhooks.api import ApiSettings, Caller
+from projections.webhooks.api.idempotency import LimitedDatabase
 from tests.fixtures.webhooks_api import TOKENS, Api, Rows, application
 
 
@@ -42,6 +43,14 @@ async def _limit(database: Database) -> str:
         return str(await session.fetchval("SHOW statement_timeout"))
 
 
+async def test_a_request_that_stands_still_holds_its_locks_no_longer_than_a_statement_may_take(
+    database: Database,
+) -> None:
+    limits = ("statement_timeout", "idle_in_transaction_session_timeout")
+    async with LimitedDatabase(database, timedelta(seconds=7)).session() as session:
+        assert [await session.fetchval(f"SHOW {limit}") for limit in limits] == ["7s", "7s"]
+
+
 async def test_a_database_that_is_gone_is_said_without_where_it_was(dsn: str) -> None:
     async with connect(dsn) as database:
         await database.close()
@@ -73,6 +82,11 @@ async def test_what_takes_long_is_done_in_parts(database: Database, acmes: Rows)
     async with api.client:
         answers = [(await api("POST", "/v1/dead-letters/retry", status=202)).json() for _ in range(2)]
     assert answers == [{"retried": 1, "complete": False}, {"retried": 0, "complete": True}]
+
+
+async def test_what_is_done_once_is_one_short_step(acme: Api, acmes: Rows) -> None:
+    answer = await acme("POST", "/v1/dead-letters/retry", status=202, headers={"idempotency-key": "k-1"})
+    assert answer.json() == {"retried": 1, "complete": False}
 
 
 async def test_a_pool_that_is_in_use_is_said_to_be_tried_later(dsn: str) -> None:

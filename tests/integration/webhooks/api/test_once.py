@@ -92,6 +92,15 @@ async def test_a_key_is_for_one_request(
     assert (refused.json()["code"], await fetchval(database, ENDPOINTS)) == ("key_conflict", 1)
 
 
+async def test_a_key_is_for_one_endpoint_and_the_data_as_written(acme: Api, database: Database) -> None:
+    made = [(await acme("POST", "/v1/endpoints", HOOK, status=201)).json()["endpoint_id"] for _ in range(2)]
+    one, other = (f"/v1/endpoints/{endpoint_id}/test" for endpoint_id in made)
+    await acme("POST", one, {"data": 1}, status=202, headers=KEY)
+    for path, data in ((other, 1), (one, 1.0)):
+        refused = await acme("POST", path, {"data": data}, status=409, headers=KEY)
+        assert refused.json()["code"] == "key_conflict"
+
+
 async def test_a_key_is_of_the_tenant_that_asks(
     acme: Api, globex: Api, admin: Api, database: Database
 ) -> None:

@@ -316,14 +316,16 @@ async def test_a_certificate_that_has_expired_is_marked(
 async def test_access_tokens_are_set_and_removed(browser: Browser, acmes: Rows, database: Database) -> None:
     action = f"/hooks/endpoints/{acmes.endpoint_id}/oauth"
     given = {"token_url": "https://login.example.com/token", "client_id": "acme", "scope": "hooks"}
-    page = await browser.fill(
-        await browser.open(action), action, client_secret="s3cret", method="post", **given
-    )
+    first = await browser.open(action)
+    page = await browser.fill(first, action, client_secret="s3cret", method="post", **given)
     assert "acme, from https://login.example.com/token" in page
     found = await Endpoints(database).credentials("acme", acmes.endpoint_id)
     assert found.oauth is not None
     assert (found.oauth.secret, found.oauth.facts.model_dump()) == ("s3cret", given | {"method": "post"})
 
+    # The first form is of an earlier version by now.
+    await browser.fill(first, action, 412, client_secret="late", method="post", **given)
+    assert (await Endpoints(database).credentials("acme", acmes.endpoint_id)).oauth == found.oauth
     form = await browser.open(action)
     shown = fields_of(form, action)
     assert {name: shown[name] for name in (*given, "method")} == given | {"method": "post"}

@@ -12,7 +12,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from journal import Database, NotFound
-from projections.webhooks.credentials import ClientCertificate, read_certificate
+from projections.webhooks.credentials import ClientCertificate, OAuthClient, OAuthFacts, read_certificate
 from projections.webhooks.encryption import FernetCipher
 from tests.fixtures.certificates import Authority, Certificate
 from tests.fixtures.connect_proxy import ConnectProxy
@@ -96,6 +96,13 @@ async def test_it_is_shown_through_a_proxy_too() -> None:
     ):
         reply = await sender.send(outgoing(server.url)._replace(certificate=certs["acme"]))
     assert (reply.code, server.names) == ("204", ["acme"])
+
+
+async def test_a_url_of_access_tokens_is_not_shown_it() -> None:
+    async with asking() as server, sending(ssl_context=trusting()) as sender:
+        client = OAuthClient(OAuthFacts(token_url=server.url, client_id="acme"), "s3cret")
+        reply = await sender.send(outgoing(server.url)._replace(certificate=certs["acme"], oauth=client))
+    assert (reply.code, server.names) == ("token_error", [])
 
 
 @pytest.mark.parametrize(

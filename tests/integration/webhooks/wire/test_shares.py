@@ -91,6 +91,16 @@ class TestShares:
         assert served[:2] == ["a", "b"]
         assert shares.idle
 
+    async def test_who_is_cancelled_when_its_place_has_come_gives_it_back(self) -> None:
+        shares = Shares(1)
+        await shares.take("first", 1)
+        waiting = asyncio.create_task(shares.take("second", 1))
+        await asyncio.sleep(0)
+        shares.give_back("first")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert shares.idle
+
 
 class TestLookups:
     async def test_silent_names_of_one_tenant_hold_up_no_other(self) -> None:
