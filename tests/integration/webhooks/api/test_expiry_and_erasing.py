@@ -57,7 +57,6 @@ async def test_a_message_is_erased_by_its_tenant_alone(database: Database) -> No
     assert (refused.json()["code"], "erased" in refused.json()["detail"]) == ("not_retriable", True)
 
 
-@pytest.mark.slow
 async def test_many_are_erased_by_what_they_have_in_common(database: Database) -> None:
     await endpoint(database, "ep_1")
     await sent(database, number=3, order_key="customer-17")
