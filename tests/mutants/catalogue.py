@@ -5,18 +5,23 @@ from __future__ import annotations
 from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
+    archiving,
     auditing,
     deduplicating,
     grouping,
     looking_twice,
     matching,
     queueing,
+    read_models,
     reading,
+    rebuilding,
     running,
     running_elsewhere,
     running_inline,
     storing,
+    table_handlers,
     webhooks,
+    whole_pages,
 )
 from tests.mutants.layers import Spin
 from tests.mutants.mutant import MUTANTS, Mutant
