@@ -21,7 +21,7 @@ needs_spin = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 def _names(path: Path) -> set[str]:
-    """Functions and classes of a file of Python, methods as ``Class.method``."""
+    """Functions, classes and constants of a file of Python, methods as ``Class.method``."""
     found: set[str] = set()
 
     def visit(node: ast.AST, within: str) -> None:
@@ -30,6 +30,8 @@ def _names(path: Path) -> set[str]:
                 found.add(within + child.name)
                 if isinstance(child, ast.ClassDef):
                     visit(child, f"{within}{child.name}.")
+            elif isinstance(child, ast.Assign) and not within:
+                found.update(one.id for one in child.targets if isinstance(one, ast.Name))
 
     visit(ast.parse(path.read_text(encoding="utf-8")), "")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
+    archiving,
     auditing,
     commands,
     deduplicating,
@@ -12,11 +13,14 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     looking_twice,
     matching,
     queueing,
+    read_models,
     reading,
+    rebuilding,
     running,
     running_elsewhere,
     running_inline,
     storing,
+    table_handlers,
     webhooks,
     webhooks_addresses,
     webhooks_api,
@@ -24,6 +28,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     webhooks_page,
     webhooks_shares,
     webhooks_signing,
+    whole_pages,
 )
 from tests.mutants.layers import Spin
 from tests.mutants.mutant import MUTANTS, Mutant

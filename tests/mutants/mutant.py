@@ -1,8 +1,8 @@
 """
 Seeded bugs, and which layer of the proof finds each.
 
-A bug changes one rule that the design relies on: an attribute of a class is replaced, or a piece of the text of an SQL
-file, so that the schema that a test installs has it. A layer that finds it is worth something.
+A bug changes one rule that the design relies on: an attribute of a class is replaced, or a piece of the text of a
+function, or of an SQL file, so that the schema that a test installs has it. A layer that finds it is worth something.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ def sql(file: str, right: str, wrong: str) -> Iterator[None]:
         LookupError: It does not stand there once: the file was changed, and the bug has to be, too.
     """
     path = sql_root() / file
-    if (found := path.read_text(encoding="utf-8").count(right)) != 1:
-        raise LookupError(f"{file} has {right!r} {found} times, not once")
+    _replaced(path.read_text(encoding="utf-8"), right, wrong, file)
     read = installing._read
 
     def reads(one: Path) -> str:
@@ -75,7 +74,8 @@ def python(code: str, right: str, instead: str) -> Iterator[None]:
     Defaults of its parameters, its decorators and what it was made with stay as they are.
 
     Args:
-        code: Its file and its name in that, as of :class:`Mutant`: ``journal/reader.py: SliceReader.page``.
+        code: Its file and its name in that, as of :class:`Mutant`: ``journal/reader.py: SliceReader.page``; or that of
+            a text of the module.
         right: What stands in it, exactly once.
         instead: What is compiled in its place.
 
@@ -83,17 +83,26 @@ def python(code: str, right: str, instead: str) -> Iterator[None]:
         LookupError: It does not stand there once: the function was changed, and the bug has to be, too.
     """
     file, _, name = code.partition(": ")
+    module = import_module(file.removesuffix(".py").replace("/", "."))
+    if isinstance(told := getattr(module, name, None), str):
+        with method(module, name, _replaced(told, right, instead, code)):
+            yield
+        return
     text = (_ROOT / file).read_text(encoding="utf-8")
     begins, ends = _extent(text, name)
-    if (found := text[begins:ends].count(right)) != 1:
-        raise LookupError(f"{name} of {file} has {right!r} {found} times, not once")
-    wrong = text[:begins] + text[begins:ends].replace(right, instead) + text[ends:]
-    function = _function(import_module(file.removesuffix(".py").replace("/", ".")), name)
+    wrong = text[:begins] + _replaced(text[begins:ends], right, instead, code) + text[ends:]
+    function = _function(module, name)
     before, function.__code__ = function.__code__, _compiled(compile(wrong, file, "exec"), name)
     try:
         yield
     finally:
         function.__code__ = before
+
+
+def _replaced(text: str, right: str, instead: str, where: str) -> str:
+    if (found := text.count(right)) != 1:
+        raise LookupError(f"{where} has {right!r} {found} times, not once")
+    return text.replace(right, instead)
 
 
 def _extent(text: str, name: str) -> tuple[int, int]:

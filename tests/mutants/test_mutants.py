@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from journal import SliceRange
 from journal.schema import installing
 from journal.sql_files import sql_root
+from projections.running import table_catalogue
 from projections.terminal.output import Answer, counted
 from tests.models.spin import missing
 from tests.models.test_models import _names
@@ -54,13 +56,31 @@ def test_the_schema_is_installed_with_what_is_seeded_and_as_it_is_afterwards() -
     assert installing._read(path) == path.read_text(encoding="utf-8")
 
 
-def test_a_bug_in_text_that_is_not_there_any_more_cannot_be_seeded() -> None:
-    gone = sql("functions/offsets/save_offsets_v1.sql", "nothing of it", "")
+def test_a_method_and_a_text_of_a_module_have_what_is_seeded() -> None:
+    range_of = SliceRange(3, 7)
 
     with (
-        pytest.raises(LookupError, match=r"save_offsets_v1\.sql has 'nothing of it' 0 times, not once"),
-        gone,
+        python("journal/slices.py: SliceRange.__str__", "{self.min_slice}", "{self.max_slice}"),
+        python("projections/running/table_catalogue.py: _UNIQUE_KEYS", "i.indisunique", "TRUE"),
     ):
+        assert str(range_of) == "7-7"
+        assert "i.indisunique" not in table_catalogue._UNIQUE_KEYS
+
+    assert str(range_of) == "3-7"
+    assert "i.indisunique" in table_catalogue._UNIQUE_KEYS
+
+
+@pytest.mark.parametrize(
+    ("gone", "where"),
+    [
+        (sql("functions/offsets/save_offsets_v1.sql", "nothing of it", ""), r"save_offsets_v1\.sql"),
+        (python("journal/slices.py: slice_of", "nothing of it", ""), r"slices\.py: slice_of"),
+    ],
+)
+def test_a_bug_in_text_that_is_not_there_any_more_cannot_be_seeded(
+    gone: AbstractContextManager[None], where: str
+) -> None:
+    with pytest.raises(LookupError, match=f"{where} has 'nothing of it' 0 times, not once"), gone:
         pass
 
 
@@ -74,13 +94,6 @@ def test_a_function_has_what_is_seeded_wherever_it_was_imported_to_and_is_as_it_
     with python("projections/terminal/output.py: Answer.__rich__", "self.shown", "()"):
         assert method.__rich__().renderables == []
     assert len(method.__rich__().renderables) == 1
-
-
-def test_a_bug_in_text_that_a_function_has_not_cannot_be_seeded() -> None:
-    elsewhere = python("projections/terminal/output.py: counted", "json.dumps", "")
-
-    with pytest.raises(LookupError, match=r"counted of .* has 'json.dumps' 0 times, not once"), elsewhere:
-        pass
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from journal import ConnectionSettings, Database, Event, append, connect
@@ -76,6 +76,10 @@ journals = st.builds(
 )
 
 
+# Of the parts of a row, one has the least of all, one the greatest, and one nothing.
+IN_PARTS = Journal([], [("a", Changed(n=1, name="B")), ("b", Changed(n=3, name="ä")), ("hot", Changed())], [])
+
+
 @pytest.fixture(scope="module")
 def module_dsn(databases: Any, template: str) -> Iterator[str]:
     """One database for all examples: making one takes longer than an example."""
@@ -116,6 +120,7 @@ async def live_and_rebuilt(dsn: str, journal: Journal, ranges: int, splits: int)
 
 @settings(max_examples=examples(12, daily=2), suppress_health_check=list(HealthCheck))
 @given(journal=journals, ranges=st.sampled_from([1, 3, 8]), splits=st.sampled_from([1, 4, 32]))
+@example(journal=IN_PARTS, ranges=1, splits=4)
 @pytest.mark.usefixtures("in_this_process")
 def test_live_and_rebuilt_tables_are_what_a_plain_loop_makes(
     module_dsn: str, journal: Journal, ranges: int, splits: int

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from journal import ConnectionSettings, Database, EventEnvelope, connect
@@ -90,6 +90,7 @@ async def damaged_and_mended(dsn: str, events: list[tuple[str, Changed]], wanted
 
 @settings(max_examples=examples(12, daily=2), suppress_health_check=list(HealthCheck))
 @given(events=st.lists(st.tuples(sources, changes), min_size=1, max_size=30), wanted=damages)
+@example(events=[("a", Changed())], wanted=[("surplus", 0)])
 def test_what_is_damaged_is_found_and_mended(
     module_dsn: str, events: list[tuple[str, Changed]], wanted: list[tuple[str, int]]
 ) -> None:

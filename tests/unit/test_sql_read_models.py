@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from projections import AtLeastOnce, InvalidHandler, Session, events, handles, projection, reacts, read_model
 from projections.defining import projection_of
-from projections.defining.sql_fields import columns_of
+from projections.defining.sql_fields import columns_of, quote_literal
 from tests.fixtures.read_models import documented
 
 
@@ -136,6 +136,11 @@ REFUSED = [
     ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed GROUP BY 1) u GROUP BY c", "group by it outside"),
     ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed UNION ALL SELECT carrier, 1 FROM departed) u GROUP BY c", "of 1 and of 2 columns"),
     ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed LIMIT 1) u GROUP BY c", "LIMIT cannot"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed UNION ALL SELECT carrier FROM departed LIMIT 1) u GROUP BY c", "LIMIT cannot"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed UNION ALL SELECT carrier FROM departed ORDER BY 1) u GROUP BY c", "ORDER BY cannot"),
+    ("SELECT c, max(n) AS n FROM (SELECT carrier AS c, random() AS n FROM landed) u GROUP BY c", "differs each time"),
+    ("SELECT c, count(*) AS n FROM (SELECT carrier AS c FROM landed WHERE db_timestamp < now()) u GROUP BY c", "differs each time"),
+    ("SELECT carrier, count(*) FILTER (WHERE db_timestamp < now()) AS n FROM landed GROUP BY 1", "differs each time"),
     ("SELECT x, count(*) AS n FROM (SELECT carrier AS c FROM landed) u GROUP BY x", "reads column 'x', which u does not have"),
     ("SELECT carrier, count(*) AS n FROM landed FOR UPDATE", "FOR UPDATE"),
 ]  # fmt: skip
@@ -182,6 +187,14 @@ def test_types_of_fields(annotation: Any, expected: str) -> None:
     model = type("Model", (BaseModel,), {"__annotations__": {"x": annotation}})
 
     assert columns_of(model)["x"].type == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [("it's", "'it''s'"), ("a\\b", r"E'a\\b'"), (r"\' OR TRUE --", r"E'\\'' OR TRUE --'")],
+)
+def test_no_text_ends_its_literal(text: str, literal: str) -> None:
+    assert quote_literal(text) == literal
 
 
 class TestWhatGoesWithReadModels:

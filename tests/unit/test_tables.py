@@ -210,6 +210,15 @@ def test_two_sources_on_one_key_of_a_per_source_table_are_a_conflict() -> None:
         fold([("a", STATUS.upsert(tail="N1")), ("b", STATUS.delete(tail="N1"))])
 
 
+def test_a_row_whose_key_names_another_source_is_a_conflict() -> None:
+    table = Table("t", key=("source_id", "n"), increment="times", source="source_id")
+
+    with pytest.raises(
+        TableConflict, match=r"declared source='source_id', but source 'a' touched key \('b', 1\)"
+    ):
+        fold([("a", table.upsert(source_id="b", n=1, times=1))])
+
+
 def test_a_change_may_be_used_again() -> None:
     change = DELAYS.upsert(carrier="UA", day=DAY, flights=1)
 

@@ -193,6 +193,7 @@ class TestBadEvents:
             ('{"carrier": "UA", "day": "2013-01-01", "delay": "late"}', "late"),
             ('{"day": "2013-01-01", "delay": 1}', "carrier is missing"),
             ('{"carrier": null, "day": "2013-01-01", "delay": 1}', "carrier is null"),
+            ('{"carrier": "UA", "day": "2013-01-01", "delay": 1, "on_time": null}', "on_time is null"),
             ("[1, 2]", "array"),
             ('{"carrier": "UA", "day": "2013-01-01", "delay": 99999999999999999999}', "out of range"),
         ],
@@ -205,7 +206,7 @@ class TestBadEvents:
         class P:
             landed = events(Landed)
             t = read_model(
-                "SELECT carrier, day, count(*) AS n, sum(delay) AS s FROM landed WHERE delay > 0 GROUP BY 1, 2"
+                "SELECT carrier, day, count(*) FILTER (WHERE on_time) AS n, sum(delay) AS s FROM landed WHERE delay > 0 GROUP BY 1, 2"
             )
 
         await run_until_caught_up(database, P)
@@ -231,10 +232,10 @@ class TestBadEvents:
             database,
             Event("a", RawJson('{"carrier": "UA", "day": "2013-01-01"}'), "plane", event_type="Landed"),
         )
-        sql = "SELECT carrier, seat, on_time, fare, count(*) AS n FROM landed WHERE delay IS NULL GROUP BY 1, 2, 3, 4"
+        sql = "SELECT carrier, seat, on_time, fare, gate, count(*) AS n FROM landed WHERE delay IS NULL GROUP BY 1, 2, 3, 4, 5"
         await run_until_caught_up(database, of(sql))
 
-        assert await rows(database, "SELECT * FROM t") == [("UA", "aisle", True, Decimal(0), 1)]
+        assert await rows(database, "SELECT * FROM t") == [("UA", "aisle", True, Decimal(0), "A", 1)]
 
 
 @event_type(

@@ -6,9 +6,10 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from journal import BEGINNING, Database, append
-from projections import events, projection, read_model, run
+from projections import Event, RawJson, event_type, events, projection, read_model, run
 from tests.fixtures.projections import Told, execute, fetchval, running, settings, until
 from tests.fixtures.read_models import DAY, Landed, as_the_journal_says, land, landing, rows
 
@@ -108,6 +109,25 @@ async def test_a_bad_event_parks_its_source_and_the_rest_of_its_page_is_handled(
     assert await flights(database) == 10
 
 
+@event_type("Landed", version=2, upcast={1: lambda p: p | {"carrier": p["carrier"].upper()}})
+class LandedNow(BaseModel):
+    carrier: str
+
+
+@projection("now", entity_type="plane", batch_size=4)
+class Now:
+    landed = events(LandedNow)
+    t = read_model("SELECT carrier, count(*) AS flights FROM landed GROUP BY carrier")
+
+
+async def test_a_page_with_an_older_version_is_not_written_as_it_is_stored(database: Database) -> None:
+    older = Event("a", RawJson('{"carrier": "ua"}'), "plane", event_type="Landed", version=1)
+    await land(database, older, Event("b", LandedNow(carrier="UA"), "plane"))
+
+    assert await caught_up(database, Now) == (0, 2)
+    assert await rows(database, "SELECT * FROM t") == [("UA", 2)]
+
+
 async def test_a_source_that_is_parked_waits(database: Database) -> None:
     await land(database, landing("s0"), landing("s1"))
     await caught_up(database)
@@ -143,13 +163,15 @@ async def test_an_event_that_commits_late_is_handled_once(database: Database) ->
 async def test_an_event_before_which_others_are_missing_is_not_handled_before_them(
     database: Database,
 ) -> None:
-    await land(database, landing("a"), landing("a", delay=7), landing("a"))
+    """The second event of a source is on the page behind the third."""
+    await land(database, landing("a"), landing("a", delay=7), landing("a"), landing("b"), landing("b"))
     await execute(
         database,
-        "UPDATE projections.events SET db_timestamp = now() - interval '1 hour' WHERE seq_nr = 3",
+        "UPDATE projections.events SET db_timestamp = db_timestamp - interval '1 hour' "
+        "WHERE source_id = 'b' OR seq_nr <> 2",
     )
     await caught_up(database)
-    assert await rows(database, "SELECT source_id, seq_nr FROM projections.source_offsets") == [("a", 3)]
+    assert await offsets_of(database) == [("a", 3), ("b", 2)]
     await as_the_journal_says(database, Model, "t")
 
 
@@ -180,6 +202,15 @@ async def old_caught_up(database: Database) -> tuple[int, int]:
     return await caught_up(database, settings=settings(retention=MINUTE))
 
 
+async def go_on_from_offsets(database: Database) -> None:
+    """The range stands at the last event that was handled."""
+    await execute(
+        database,
+        "UPDATE projections.projection_ranges SET horizon = o.at, handled_until = o.at "
+        "FROM (SELECT max(db_timestamp) AS at FROM projections.source_offsets) AS o",
+    )
+
+
 async def test_pages_of_old_events_store_the_newest_offsets_only(database: Database) -> None:
     await land(database, *[landing(f"s{n % 5}", delay=n) for n in range(10)])
     await yesterday(database)
@@ -204,11 +235,7 @@ async def test_pages_of_old_events_go_on_from_offsets_that_are_there(database: D
     await caught_up(database)
     await land(database, *[landing(f"s{n % 10}", delay=n) for n in range(20)])
     await yesterday(database, "source_offsets")
-    await execute(
-        database,
-        "UPDATE projections.projection_ranges SET horizon = o.at, handled_until = o.at "
-        "FROM (SELECT max(db_timestamp) AS at FROM projections.source_offsets) AS o",
-    )
+    await go_on_from_offsets(database)
 
     assert (await old_caught_up(database))[0] == 20
     await land(database, *[landing(f"s{n}", delay=n) for n in range(10)])
@@ -228,6 +255,17 @@ async def test_a_page_of_old_events_that_does_not_follow_its_offsets_is_judged(d
     await execute(database, "UPDATE projections.source_offsets SET seq_nr = 1 WHERE source_id = 's1'")
 
     assert await old_caught_up(database) == (0, 1)
+
+
+async def test_a_page_of_old_events_that_is_handled_in_part_is_judged(database: Database) -> None:
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
+    await caught_up(database)
+    await land(database, *[landing(f"s{n}", delay=n) for n in range(4)])
+    await yesterday(database, "source_offsets")
+    await go_on_from_offsets(database)
+    await execute(database, "UPDATE projections.source_offsets SET seq_nr = 2 WHERE source_id = 's1'")
+
+    assert await old_caught_up(database) == (0, 3)
 
 
 @pytest.mark.slow

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from journal import Database, EntityTypes, import_events, slice_of
 from journal.partitions.making import make_partitions
-from spark_projections.archive.check import verify_archive
-from spark_projections.archive.files import ArchiveError, directory_of
+from spark_projections.archive.check import check_archived_file, verify_archive
+from spark_projections.archive.files import ArchiveError, directory_of, sha256_of
 from spark_projections.archive.history import read_with_archive
 from spark_projections.archive.locking import locked
 from spark_projections.archive.manifest import Manifest
@@ -285,6 +286,28 @@ async def test_changed_byte_shortened_file_and_missing_file_are_found(
     for path, part in zip(paths, ("SHA-256", "bytes, not", "No such file"), strict=False):
         (line,) = [line for line in found.differences if str(path.relative_to(archive)) in line]
         assert part in line
+
+
+async def test_rows_that_are_not_those_of_the_manifest_are_found_whatever_its_checksum_of_the_file(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    export(dsn, archive)
+    file = Manifest.load(archive).files[0]
+    path = archive / file.path
+    table = pq.read_table(path, partitioning=None)
+
+    def said(other: pa.Table) -> str | None:
+        pq.write_table(other, path)
+        return check_archived_file(archive, replace(file, bytes=path.stat().st_size, sha256=sha256_of(path)))[
+            1
+        ]
+
+    turned = table.take([1, 0, *range(2, len(table))])
+    emptied = table.set_column(8, "payload", pa.array(["{}"] * len(table)))
+    assert said(table) is None
+    assert "is not in order" in str(said(turned))
+    assert "not those that the manifest's checksum was made from" in str(said(emptied))
+    assert "it has 119 events, the manifest says 120" in str(said(table.slice(1)))
 
 
 async def test_event_that_is_not_as_in_the_journal_is_found(

@@ -140,7 +140,6 @@ async def test_detached_table_that_is_still_there_is_to_be_attached(
     assert everything(dsn) == before
 
 
-@pytest.mark.slow
 async def test_archive_of_another_journal_is_refused(
     journal: Database, dsn: str, archive: Path, databases: Any, template: str
 ) -> None:

@@ -121,7 +121,10 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
         await append(late, [Event("late", Happened(), "plane")])
         await fence_passes(journal, await late.fetchval(_LATEST))
         task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
-        said, number = await kept.until_waiting(), await pid(late)
+        waits = asyncio.create_task(kept.until_waiting())
+        await asyncio.wait([task, waits], return_when=asyncio.FIRST_COMPLETED)
+        assert not task.done()
+        said, number = await waits, await pid(late)
         await happen(journal, "after")
         await late.commit()
         result = await task
