@@ -1,10 +1,17 @@
-"""A plugin of pytest for who asks only whether a test fails: hypothesis spends no minutes on the smallest example."""
+"""A plugin of pytest for who asks only whether a test fails: no minutes for the smallest example of hypothesis."""
 
 from __future__ import annotations
 
 from hypothesis import Phase, settings
 
+from tests.fixtures.processes import end_with_parent
+
 settings.register_profile(
     "unshrunk", phases=[phase for phase in Phase if phase not in {Phase.shrink, Phase.explain}]
 )
 settings.load_profile("unshrunk")  # those of tests/conftest.py are made of it
+
+
+def pytest_configure() -> None:
+    """End with the command that runs it, and end what tests have started."""
+    end_with_parent()
