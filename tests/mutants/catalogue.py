@@ -6,16 +6,22 @@ from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
     auditing,
+    capturing,
     deduplicating,
+    foreign_payloads,
     grouping,
+    installing,
     looking_twice,
     matching,
+    monitoring,
     queueing,
     reading,
     running,
     running_elsewhere,
     running_inline,
     storing,
+    subscribing,
+    waiting,
     webhooks,
 )
 from tests.mutants.layers import Spin
