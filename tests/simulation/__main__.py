@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
-from typing import Any
 
 from spark_projections.engine.parallel import spread
 from tests.fixtures.processes import end_with_parent
 from tests.mutants.catalogue import MUTANTS
 from tests.simulation.plan import ARRANGEMENTS, plan_of
-from tests.simulation.report import Report, run_seeds
+from tests.simulation.report import Report, run_chunk
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import simulate
 
@@ -36,14 +35,10 @@ def _chunks(first: int, seeds: int) -> Iterator[tuple[int, int]]:
         yield start, min(_CHUNK, first + seeds - start)
 
 
-def _run_chunk(chunk: tuple[int, int], **options: Any) -> Report:
-    return run_seeds(*chunk, **options)
-
-
 def _run(options: argparse.Namespace) -> Report:
     report = Report()
     # With one order of sets for all: it is part of what a seed stands for.
-    work = partial(_run_chunk, mutant=options.mutant, arrangement=options.arrangement, stop=options.stop)
+    work = partial(run_chunk, mutant=options.mutant, arrangement=options.arrangement, stop=options.stop)
     chunks = list(_chunks(options.first, options.seeds))
     with closing(spread(work, chunks, processes=options.processes)) as reports:
         for one in reports:
