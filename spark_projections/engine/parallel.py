@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
@@ -48,7 +48,7 @@ def spread(
     *,
     spark: SparkContext | None = None,
     processes: int | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """
     Call a function with each part; results come in any order.
 
@@ -74,7 +74,7 @@ def spread(
             yield _given(guarded(part))
         return
     # Not forked: the drivers' threads and open connections do not survive that.
-    with ProcessPoolExecutor(count, get_context("spawn"), _begin) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
         futures = [pool.submit(guarded, part) for part in parts]
         try:
             for future in as_completed(futures):
@@ -83,8 +83,8 @@ def spread(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin() -> None:
-    """Leave the end to the parent: Ctrl-C reaches every process of the terminal, SIGKILL the parent alone."""
+def end_with_parent() -> None:
+    """Have a process of a pool end with its parent: Ctrl-C reaches all of the terminal, SIGKILL the parent alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, name="end with the parent", daemon=True).start()
 

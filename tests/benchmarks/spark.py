@@ -23,6 +23,7 @@ from projections import Changes, EventEnvelope, Table, handles, projection, run
 from projections.defining.folding import Batch
 from projections.running.table_writer import TableWriter
 from spark_projections import RebuildOptions, rebuild
+from spark_projections.engine.parallel import end_with_parent
 from spark_projections.engine.session import spark_running
 from spark_projections.reading.batches import Reading, read_batches, statement
 from spark_projections.reading.envelopes import envelopes
@@ -205,7 +206,7 @@ async def measure_spark(server: Server, sizes: Sizes) -> list[Line]:
 
 
 def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(PROCESSES, get_context("spawn"), end_with_parent)
 
 
 async def _measure(

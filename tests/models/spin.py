@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.fixtures.processes import run
 from tests.models.catalogue import FOLDER, Model, Scope
 
 MEGABYTES = 3000
@@ -145,10 +146,7 @@ def _compile(folder: Path, model: Model, scope: Scope, *options: str) -> None:
 
 def _run(command: Sequence[str], folder: Path) -> str:
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False,
-            preexec_fn=_limit_memory,
-        )  # fmt: skip
+        done = run(command, cwd=folder, seconds=SECONDS, preexec_fn=_limit_memory)
     except subprocess.TimeoutExpired as error:
         raise Unfinished(f"{' '.join(command)} has not ended within {SECONDS} s") from error
     return done.stdout + done.stderr

@@ -9,45 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from journal.embedded import EmbeddedServer
-from tests.fixtures.postgres import SETTINGS
+from tests.fixtures.processes import end_with_this_process, none_left_behind, told_to_end
 from tests.models.spin import missing
 from tests.mutants.catalogue import all_mutants
-from tests.mutants.layers import Broken, Pytest
+from tests.mutants.layers import Broken
+from tests.mutants.looking import Job, Records, in_order, look, without_a_bug
 from tests.mutants.mutant import Layer, Mutant
 from tests.mutants.page import PAGE, renewed
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What came of one layer that looked for one bug."""
-
-    mutant: Mutant
-    layer: Layer
-    found: str | None
-    seconds: float
-
-    def __str__(self) -> str:
-        what = f"found: {self.found}" if self.found is not None else "NOT FOUND"
-        return f"{self.mutant.name}, {self.layer.name}: {what} ({self.seconds:.0f} s)"
+from tests.mutants.server import running_server as _server
+from tests.mutants.summary import summary, told
 
 
 def main(given: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     asked = _arguments(given)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it leaves no server behind either
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         chosen = _chosen(asked.only, asked.layer)
     except LookupError as error:
@@ -59,8 +37,10 @@ def main(given: list[str] | None = None) -> int:
     if asked.list:
         print("\n".join(dict.fromkeys(f"{one.name}: {one.wrong}" for one, _ in chosen)))
         return 0
+    end_with_this_process()
     try:
-        return _run(chosen, as_json=asked.json)
+        with told_to_end(), none_left_behind():  # whatever ends it
+            return _run(chosen, asked)
     except Broken as error:
         print(error, file=sys.stderr)
         return 2
@@ -83,7 +63,20 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object at the end, and nothing else"
     )
+    parser.add_argument(
+        "--processes", type=int, default=_processors(), metavar="N", help="default: one for each processor"
+    )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep what each look comes to in this file, and go on after those that are in it",
+    )
     return parser.parse_args(given)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _chosen(names: list[str] | None, layers: list[str] | None) -> list[tuple[Mutant, Layer]]:
@@ -109,89 +102,25 @@ def _chosen(names: list[str] | None, layers: list[str] | None) -> list[tuple[Mut
     ]
 
 
-def _run(chosen: list[tuple[Mutant, Layer]], *, as_json: bool) -> int:
-    left_out = [name for _, layer in chosen if (name := layer.name) == "models" and missing() is not None]
-    todo = [(one, layer) for one, layer in chosen if layer.name not in left_out]
-    done: list[Look] = []
+def _run(chosen: list[tuple[Mutant, Layer]], asked: argparse.Namespace) -> int:
+    todo = [one for one in chosen if one[1].name != "models" or missing() is None]
+    jobs = [Job(*one) for one in todo] + without_a_bug((layer for _, layer in todo), asked.processes)
+    records = Records(asked.resume)
+    done = records.done(jobs)
+    known = {look.job.key for look in done}
+    if known:
+        print(f"{len(known)} of {len(jobs)} looks are in {asked.resume}", file=sys.stderr)
     with _server() as server:
-        fails = _without_a_bug([layer for _, layer in todo], server)
-        for look in _all(todo, server):
-            done.append(look)
-            if not as_json:
-                print(f"[{len(done):3}/{len(todo)}] {look}", flush=True)
-    told = summary(done, left_out, fails)
-    print(json.dumps(told) if as_json else _total(told))
-    return int(told["found"] < told["mutants"] or fails is not None)
-
-
-@contextmanager
-def _server() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="slice-projections-mutants-") as base:
-        Path(base).chmod(0o711)  # the server may run as another user, who passes through
-        server = EmbeddedServer(Path(base, "server"), SETTINGS)
-        try:
-            with server as dsn:
-                yield dsn
-        finally:
-            server.remove()
-
-
-def _without_a_bug(layers: list[Layer], server: str) -> str | None:
-    """Which of the tests fails without a bug, and so says nothing about any."""
-    nodes = dict.fromkeys(node for layer in layers if isinstance(layer, Pytest) for node in layer.nodes)
-    return Pytest(*nodes).failed(server) if nodes else None
-
-
-def _all(todo: list[tuple[Mutant, Layer]], server: str) -> Iterator[Look]:
-    def look(one: Mutant, layer: Layer) -> Look:
-        began = time.monotonic()
-        return Look(one, layer, layer.find(one, server), time.monotonic() - began)
-
-    with ThreadPoolExecutor(max(1, min(2, len(os.sched_getaffinity(0))))) as pool:
-        running = [pool.submit(look, *one) for one in todo]
-        try:
-            for ended in as_completed(running):
-                yield ended.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def summary(done: list[Look], left_out: list[str], fails: str | None) -> dict[str, Any]:
-    """The numbers of all bugs, those of each layer, and what each look came to."""
-    layers = sorted({look.layer.name for look in done})
-    missed = {look.mutant.name for look in done if look.found is None}
-    return {
-        "mutants": len({look.mutant.name for look in done}),
-        "found": len({look.mutant.name for look in done} - missed),
-        "layers": {
-            name: {
-                "mutants": sum(look.layer.name == name for look in done),
-                "found": sum(look.layer.name == name and look.found is not None for look in done),
-            }
-            for name in layers
-        },
-        "left_out": len(left_out),
-        "fails_without_a_bug": fails,
-        "looks": [
-            {
-                "mutant": look.mutant.name, "layer": look.layer.name, "found": look.found,
-                "seconds": round(look.seconds, 1),
-            }
-            for look in done
-        ],
-    }  # fmt: skip
-
-
-def _total(told: dict[str, Any]) -> str:
-    lines = [f"{name:18} {one['found']:3} of {one['mutants']:3}" for name, one in told["layers"].items()]
-    if told["left_out"]:
-        lines.append(f"{told['left_out']} of the models were left out: {missing()}")
-    if told["fails_without_a_bug"] is not None:
-        lines.append(f"FAILS WITHOUT A BUG: {told['fails_without_a_bug']}")
-    return "\n".join(
-        [*lines, f"{told['found']} of {told['mutants']} seeded bugs are found by each of their layers"]
-    )
+        for one in look(in_order(job for job in jobs if job.key not in known), server, asked.processes):
+            done.append(one)
+            records.add(one)
+            if not asked.json:
+                print(f"[{len(done):3}/{len(jobs)}] {one}", flush=True)
+    numbers = summary(done, len(chosen) - len(todo))
+    print(json.dumps(numbers) if asked.json else f"\n{told(numbers)}")
+    if numbers["cannot_tell"]:
+        return 2
+    return int(numbers["found"] < numbers["mutants"] or numbers["fails_without_a_bug"] is not None)
 
 
 if __name__ == "__main__":

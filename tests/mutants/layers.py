@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tests.fixtures import processes
 from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1800
 """Nothing here takes longer on a machine that is busy."""
+_TEMPLATE = "sp_mutants_template"
 _KINDS = {
     "tests/property": "property tests",
     "tests/unit": "unit tests",
@@ -40,7 +42,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """
     command = [sys.executable, *arguments]
     try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        return processes.run(command, cwd=ROOT, seconds=SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Broken(f"not ended within {SECONDS} s: {' '.join(command)}") from error
 
@@ -76,7 +78,7 @@ class Simulation:
 
 class Pytest:
     """
-    Tests, one of which must fail.
+    Tests of the daily set, one of which must fail.
 
     Args:
         nodes: Their names, all of one layer.
@@ -85,27 +87,33 @@ class Pytest:
     def __init__(self, *nodes: str) -> None:
         self.nodes = nodes
 
+    def __repr__(self) -> str:
+        return f"Pytest{self.nodes}"
+
     @property
     def name(self) -> str:
         return next(kind for folder, kind in _KINDS.items() if self.nodes[0].startswith(folder))
 
     def find(self, mutant: Mutant, server: str) -> str | None:
-        return self.failed(server, "-m", "tests.mutants.within", mutant.name)
+        runs = ("-m", "tests.mutants.within", mutant.name)
+        return self.failed(server, *runs, template=None if mutant.in_schema else _TEMPLATE)
 
-    def failed(self, server: str, *runs: str) -> str | None:
+    def failed(self, server: str, *runs: str, template: str | None = _TEMPLATE) -> str | None:
         """
         The first of the tests that fails.
 
         Args:
             server: The DSN of the server that they run on.
             runs: What runs ``pytest``; Python itself where nothing is given.
+            template: The database with the schema that it shares with other runs; None where its schema is its own.
 
         Raises:
             Broken: None ran to its end.
         """
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "report.xml")
-            options = ("-x", "-q", "-m", "", f"--junitxml={report}", f"--postgres={server}")
+            options = ("-x", "-q", f"--junitxml={report}", f"--postgres={server}")
+            options += (f"--template={template}",) if template else ()
             options += ("-p", "no:cacheprovider", "-p", "tests.mutants.unshrunk")
             # What a bug is in was imported before, and what that imports.
             options += ("-W", "ignore::pytest.PytestAssertRewriteWarning")

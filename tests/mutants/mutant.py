@@ -57,6 +57,11 @@ class Mutant:
     found_by: tuple[Layer, ...]
     seeded: Seeding = nullcontext
 
+    @property
+    def in_schema(self) -> bool:
+        """Whether the schema that is installed has it: nobody else may use that."""
+        return self.code.startswith(("sql/", "journal/schema/"))
+
 
 MUTANTS: dict[str, Mutant] = {}
 """Those of the code by name, as modules register them; :mod:`tests.mutants.catalogue` has all."""

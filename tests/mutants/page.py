@@ -8,6 +8,7 @@ from tests.models.catalogue import models
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.layers import ROOT, Simulation
 from tests.mutants.mutant import Layer, Mutant
+from tests.mutants.summary import layers_of, package_of
 
 PAGE = ROOT / "docs" / "seeded-bugs.md"
 _BEGINS, _ENDS = "<!-- {}: made by python -m tests.mutants --page -->\n", "<!-- end -->"
@@ -15,11 +16,33 @@ _BEGINS, _ENDS = "<!-- {}: made by python -m tests.mutants --page -->\n", "<!-- 
 
 def renewed(page: str) -> str:
     """The text of the page with its tables made again."""
-    for name, table in (("code", code_table()), ("models", models_table())):
+    tables = (("packages", packages_table()), ("code", code_table()), ("models", models_table()))
+    for name, table in tables:
         begins = _BEGINS.format(name)
         before, _, rest = page.partition(begins)
         page = f"{before}{begins}\n{table}\n\n{_ENDS}{rest.partition(_ENDS)[2]}"
     return page
+
+
+def packages_table() -> str:
+    """A line for each package: how many bugs there are in it, and how many of them each layer must find."""
+    bugs = list(MUTANTS.values())
+    layers = layers_of(layer.name for one in bugs for layer in one.found_by)
+    found = {
+        package: [one for one in bugs if package_of(one) == package] for package in map(package_of, bugs)
+    }
+    rows = (
+        (
+            f"`{package}`",
+            str(len(own)),
+            *(
+                str(sum(any(by.name == layer for by in one.found_by) for one in own) or "")
+                for layer in layers
+            ),
+        )
+        for package, own in sorted(found.items())
+    )
+    return _table(("in", "bugs", *layers), rows)
 
 
 def code_table() -> str:

@@ -19,6 +19,7 @@ from tests.models.test_models import _names
 from tests.mutants import __main__ as command
 from tests.mutants.catalogue import MUTANTS, all_mutants
 from tests.mutants.layers import ROOT, Pytest, Simulation, Spin
+from tests.mutants.looking import Job, Look, Records
 from tests.mutants.mutant import Mutant
 from tests.mutants.page import PAGE, renewed
 from tests.mutants.seeding import python, sql
@@ -35,8 +36,9 @@ def test_a_bug_is_in_code_that_is_there_and_can_be_seeded(mutant: Mutant) -> Non
     assert mutant.found_by
     assert (ROOT / file).is_file()
     assert not name or name in _names(ROOT / file)
+    read = installing._read
     with mutant.seeded():
-        pass
+        assert installing._read is read or mutant.in_schema  # nobody else uses that schema
 
 
 def test_the_page_lists_all_of_them() -> None:
@@ -119,13 +121,36 @@ def test_the_command_tells_what_is_found_and_what_is_not(
     told = json.loads(capsys.readouterr().out)
     assert code == 1
     assert (told["mutants"], told["found"], told["fails_without_a_bug"]) == (2, 1, None)
-    assert told["layers"]["simulation"] == {"mutants": 1, "found": 1}
-    assert told["layers"]["property tests"] == {"mutants": 1, "found": 0}
+    counted = {name: (one["found"], one["mutants"]) for name, one in told["layers"].items()}
+    assert counted == {"simulation": (1, 1), "property tests": (0, 1)}
+    assert told["packages"] == {"journal": told["layers"]}
 
 
 @contextmanager
 def _given(dsn: str) -> Iterator[str]:
     yield dsn
+
+
+def test_a_run_goes_on_after_what_was_done_on_the_same_code(tmp_path: Path) -> None:
+    done, other = (Job(one, one.found_by[0]) for one in list(MUTANTS.values())[:2])
+    records = Records(tmp_path / "looks")
+    records.add(Look(done, "seed 1", 2.5))
+    records.add(Look(other, None, 1, "it was not able to look"))
+    with (tmp_path / "looks").open("a", encoding="utf-8") as file:
+        file.write('{"key": "killed as it w')
+
+    assert Records(tmp_path / "looks").done([done, other]) == [Look(done, "seed 1", 2.5)]
+
+    (tmp_path / "looks").write_text(
+        (tmp_path / "looks").read_text(encoding="utf-8").replace('"commit": "', '"commit": "another')
+    )
+    assert Records(tmp_path / "looks").done([done, other]) == []
+
+
+def test_no_two_looks_have_one_key() -> None:
+    keys = [Job(one, layer).key for one in EVERY.values() for layer in one.found_by]
+
+    assert len(keys) == len(set(keys))
 
 
 def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

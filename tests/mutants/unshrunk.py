@@ -1,4 +1,4 @@
-"""A plugin of pytest for who asks only whether a test fails: hypothesis spends no minutes on the smallest example."""
+"""A plugin of pytest for who asks only whether a test fails: no minutes for the smallest example of hypothesis."""
 
 from __future__ import annotations
 

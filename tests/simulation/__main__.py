@@ -9,15 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
-from multiprocessing import get_context
+from contextlib import closing, nullcontext
+from functools import partial
 
+from spark_projections.engine.parallel import spread
 from tests.mutants.catalogue import MUTANTS
 from tests.simulation.plan import ARRANGEMENTS, plan_of
-from tests.simulation.report import Report, run_seeds
+from tests.simulation.report import Report, run_chunk
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import simulate
 
@@ -36,16 +37,14 @@ def _chunks(first: int, seeds: int) -> Iterator[tuple[int, int]]:
 def _run(options: argparse.Namespace) -> Report:
     report = Report()
     # With one order of sets for all: it is part of what a seed stands for.
-    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        runs = [
-            pool.submit(run_seeds, *chunk, options.mutant, options.arrangement, stop=options.stop)
-            for chunk in _chunks(options.first, options.seeds)
-        ]
-        for run in runs:
-            report.merge(run.result())
+    work = partial(run_chunk, mutant=options.mutant, arrangement=options.arrangement, stop=options.stop)
+    chunks = list(_chunks(options.first, options.seeds))
+    with closing(spread(work, chunks, processes=options.processes)) as reports:
+        for one in reports:
+            report.merge(one)
             if options.stop and report.failed:
-                pool.shutdown(cancel_futures=True)
                 break
+    report.failed.sort(key=lambda failed: int(failed["seed"]))  # chunks end in any order
     return report
 
 
@@ -118,4 +117,5 @@ if __name__ == "__main__":
         # The order of sets is part of what a seed stands for.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends at once, and its processes with it
     sys.exit(main())

@@ -100,3 +100,8 @@ def run_seeds(
             if stop and report.failed:
                 break
     return report
+
+
+def run_chunk(chunk: tuple[int, int], **options: Any) -> Report:
+    """As :func:`run_seeds`, of the first seed and how many; here, for processes import it by its name."""
+    return run_seeds(*chunk, **options)
