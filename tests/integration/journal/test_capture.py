@@ -292,7 +292,6 @@ def test_settings_of_a_session_change_neither_sources_nor_payloads(shop: Connect
     assert first == second
 
 
-@pytest.mark.slow
 def test_a_batch_beyond_one_portion_is_captured_whole(shop: Connection) -> None:
     # 9 MB of payloads are handed over in several portions.
     shop.execute("INSERT INTO orders SELECT n, repeat('x', 1000), 0, NULL FROM generate_series(1, 9000) AS n")

@@ -111,7 +111,6 @@ async def test_appends_all_the_time_are_handled_once_and_in_order(journal: Datab
     assert await differing(journal) == EXACT
 
 
-@pytest.mark.slow
 async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     kept = Kept()

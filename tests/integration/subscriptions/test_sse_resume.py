@@ -308,7 +308,6 @@ async def test_a_subscription_that_has_expired_can_not_be_resumed(database: Data
     await refused(port, last_id)
 
 
-@pytest.mark.slow
 async def test_a_client_that_missed_as_many_as_it_may_gets_them_and_one_more_can_not_be_resumed(
     database: Database,
 ) -> None:
