@@ -22,6 +22,7 @@ from projections.subscriptions import Publisher, publish, publish_sync, subscrib
 from projections.webhooks import send, send_sync
 from projections.webhooks.messages import message_event
 from tests.fixtures.journal import event, pid, until_blocked
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.postgres import Databases
 
 ODD = ["", "'; DROP", "a\nb", "\u202e", "a" * 10_000, "{}", "\N{GRINNING FACE}"]
@@ -312,3 +313,17 @@ async def test_an_event_of_an_application_keeps_its_id(database: Database) -> No
 
     with pytest.raises(EventIdConflict, match="it is event 1 of source 'plane-1'"):
         await _committed(database, _publish, event_id, "a")
+
+
+@pytest.mark.slow
+async def test_a_pooler_that_lends_a_session_for_each_transaction_changes_nothing(
+    database: Database, module_dsn: str
+) -> None:
+    """Nothing is left with the session that it lends to the next one."""
+    async with pooler(module_dsn, "default_pool_size = 2") as address, connect(address) as pooled:
+        for event_id in (uuid4(), uuid4()):
+            answers = await asyncio.gather(
+                *(_committed(pooled, _publish, event_id, name) for name in "abcdef")
+            )
+            assert len(set(answers)) == 1
+            assert await _number(database, event_id) == 1
