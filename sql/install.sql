@@ -65,7 +65,7 @@
 \ir functions/journal/_return_numbers_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
-\ir functions/journal/_hook_maintain_messages_v1.sql
+\ir functions/journal/_hook_maintain_message_ids_v1.sql
 \ir functions/maintenance/_hooks_v1.sql
 \ir functions/journal/_move_imported_v1.sql
 \ir functions/journal/_import_events_v1.sql

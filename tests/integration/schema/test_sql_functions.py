@@ -42,7 +42,7 @@ CALLS = {
     "_same_json_v1": "SELECT projections._same_json_v1('{\"a\": 1}', '{\"a\":1}')",
     "_message_types_v1": "SELECT projections._message_types_v1()",
     "_take_message_ids_v1": "SELECT projections._take_message_ids_v1('{published}', ARRAY[gen_random_uuid()])",
-    "_hook_maintain_messages_v1": "SELECT projections._hook_maintain_messages_v1()",
+    "_hook_maintain_message_ids_v1": "SELECT projections._hook_maintain_message_ids_v1()",
     "_unordered_v1": 'SELECT projections._unordered_v1(\'{"order_key": "a"}\')',
     "_stored_events_v1": "SELECT projections._stored_events_v1("
     "'{a}', '{plane}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "

@@ -1,5 +1,5 @@
 -- Removes the ids of messages that no transaction takes any more: a limited number, the rest at the next call; returns how many.
-CREATE OR REPLACE FUNCTION projections._hook_maintain_messages_v1()
+CREATE OR REPLACE FUNCTION projections._hook_maintain_message_ids_v1()
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
