@@ -58,6 +58,14 @@ async def _committed(database: Database, store: Store, *arguments: Any) -> Appen
         return await store(session, *arguments)
 
 
+async def _until_it_waits(database: Database, of: int, waiting: asyncio.Task[Appended]) -> None:
+    """Until a call waits for a lock; fails if it ends without having waited."""
+    blocked = asyncio.create_task(until_blocked(database, [of]))
+    await asyncio.wait([blocked, waiting], return_when=asyncio.FIRST_COMPLETED)
+    blocked.cancel()
+    assert not waiting.done(), "it has not waited"
+
+
 async def _number(database: Database, event_id: UUID) -> int:
     async with database.session() as session:
         return int(
@@ -113,7 +121,7 @@ async def test_who_comes_second_waits_for_the_first(
         second_pid = await pid(second)
         one = await store(first, event_id, "a")
         waiting = asyncio.create_task(store(second, event_id, "b", payload))
-        await until_blocked(database, [second_pid])
+        await _until_it_waits(database, second_pid, waiting)
         await (first.commit() if commits else first.rollback())
         if commits and payload == 2:
             with pytest.raises(EventIdConflict, match="is stored with other content"):
@@ -136,7 +144,7 @@ async def test_only_those_of_one_id_wait_for_each_other(database: Database, stor
         second_pid = await pid(second)
         await store(first, event_id, "held")
         waiting = asyncio.create_task(store(second, event_id, "b"))
-        await until_blocked(database, [second_pid])
+        await _until_it_waits(database, second_pid, waiting)
 
         await _committed(database, store, uuid4(), "b")
         await _committed(database, store, None, "b")
@@ -219,7 +227,7 @@ async def test_an_id_whose_event_has_left_is_free_and_one_message_again(
         second_pid = await pid(second)
         again = await store(first, event_id, "b", 2)
         waiting = asyncio.create_task(store(second, event_id, "c", 2))
-        await until_blocked(database, [second_pid])
+        await _until_it_waits(database, second_pid, waiting)
         await first.commit()
         assert await waiting == again
         await second.commit()
