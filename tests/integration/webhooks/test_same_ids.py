@@ -46,7 +46,7 @@ async def test_an_endpoint_gets_the_first_and_what_is_behind_the_others_goes_on(
                 await append(session, [order(f"{number}-{place}", None, "next") for place in range(4)])
         await fanned_out(database, FanOut("order", message))
         async with delivering(database):
-            await finished(database, 50)
+            await finished(database, 50, ("done", "dead"))
 
     assert await states(database) == ["done"] * 50
     assert {code for _, _, code in await attempts(database)} == {"204"}
@@ -71,7 +71,7 @@ async def test_each_endpoint_gets_the_one_that_is_for_it(database: Database) -> 
             )
             await fanned_out(database, FanOut("order", message))
         async with delivering(database):
-            await finished(database, 6)
+            await finished(database, 6, ("done", "dead"))
 
     assert sorted(request.body.partition(b'"data":')[2] for request in mine.requests) == (
         [b'"for a"}'] * 2 + [b'"for b"}'] * 2
