@@ -41,6 +41,9 @@ FROM projections.append_events_v1(
     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS uuid[]), CAST($9 AS text[]), CAST($10 AS bigint[]))
 """
 
+_APPEND_BY_IDS = _APPEND.replace("is_new\n", "is_new, source_id\n")
+"""What is stored already of a message may be of another source."""
+
 
 async def append(
     connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
@@ -67,7 +70,7 @@ async def append(
     check_list(events, Event, "append")
     if not events:
         return AppendedEvents()
-    rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
+    rows = await fetch_on(connection, _statement(events), _arguments(events, expected_seq_nr))
     return _appended(events, rows)
 
 
@@ -82,17 +85,23 @@ def append_sync(
     check_list(events, Event, "append_sync")
     if not events:
         return AppendedEvents()
-    rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
+    rows = fetch_on_sync(connection, _statement(events), _arguments(events, expected_seq_nr))
     return _appended(events, rows)
+
+
+def _statement(events: Sequence[Event]) -> str:
+    return _APPEND if all(event.event_id is None for event in events) else _APPEND_BY_IDS
 
 
 def _appended(events: Sequence[Event], rows: Sequence[tuple[Any, ...]]) -> AppendedEvents:
     return AppendedEvents(
         (
-            Appended(event.source_id, seq_nr, db_timestamp, event_id, timeline)
-            for event, (seq_nr, db_timestamp, event_id, timeline, _) in zip(events, rows, strict=True)
+            Appended(stored_in[0] if stored_in else event.source_id, seq_nr, db_timestamp, event_id, timeline)
+            for event, (seq_nr, db_timestamp, event_id, timeline, _, *stored_in) in zip(
+                events, rows, strict=True
+            )
         ),
-        (row[-1] for row in rows),
+        (row[4] for row in rows),
     )
 
 

@@ -6,6 +6,7 @@
 \ir roles.sql
 \ir tables/schema_versions.sql
 \ir tables/sources.sql
+\ir tables/message_ids.sql
 \ir tables/events.sql
 \ir tables/partition_settings.sql
 \ir tables/imports.sql
@@ -57,10 +58,14 @@
 \ir functions/journal/checked_json_v1.sql
 \ir functions/journal/_lock_sources_v1.sql
 \ir functions/journal/_same_json_v1.sql
-\ir functions/journal/_same_event_ids_v1.sql
+\ir functions/journal/_message_types_v1.sql
+\ir functions/journal/_take_message_ids_v1.sql
+\ir functions/journal/_unordered_v1.sql
+\ir functions/journal/_stored_events_v1.sql
 \ir functions/journal/_return_numbers_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
+\ir functions/journal/_hook_maintain_message_ids_v1.sql
 \ir functions/maintenance/_hooks_v1.sql
 \ir functions/journal/_move_imported_v1.sql
 \ir functions/journal/_import_events_v1.sql

@@ -35,7 +35,7 @@ class Publication:
         topic: What it is about: an event type to those who subscribe.
         payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text as it is.
         metadata: Anything that is not part of it: who, from where, why.
-        event_id: Makes it idempotent: the same again, by the same publisher, is stored once.
+        event_id: Makes it idempotent: the same again, under any name of a publisher, is stored once.
         subscription_id: It is for this subscription alone, whatever that asks for.
         not_before: It is matched then, and no earlier.
         traceparent: The span that publishes, as W3C Trace Context has it, which is written into the metadata: who
@@ -119,10 +119,13 @@ async def publish(
         payload: As for :class:`Publication`.
         publisher: The name of the publisher, 1 to 245 characters.
         metadata: Anything that is not part of the payload.
-        event_id: Publish only once under this id; by default a new one.
+        event_id: Publish only once under this id, whatever the publisher; by default a new one.
         subscription_id: Publish to this subscription alone.
         not_before: Match it at this time, not earlier; needs a zone.
         traceparent: The W3C trace context of the span that publishes.
+
+    Returns:
+        Where it is in the journal; for an ``event_id`` that is stored already, the first result.
 
     Raises:
         InvalidEvent: It cannot be stored; nothing was published.

@@ -48,7 +48,7 @@ class MessageOptions(TypedDict, total=False):
 
     message_id: UUID | str | None
     """Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same content,
-    nothing happens."""
+    under whatever order key, nothing happens."""
     order_key: str | None
     """An endpoint that asks for an order gets messages with the same key one after the other; up to 1,000 bytes."""
     not_before: datetime | None
@@ -114,16 +114,17 @@ async def send(
         topic: The topic that endpoints ask for, such as ``flight.delayed``.
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
         options: ``message_id``: a UUID, or a text that is unique for the tenant; sent again with the same content,
-            nothing happens. ``order_key``: an endpoint that asks for an order gets messages with the same key one after
-            the other; up to 1,000 bytes. ``not_before``: a time with its zone, before which it is not sent.
-            ``endpoint_id``: for this endpoint alone, if its topics and filter let it through. ``eligible_for_retry``:
-            whether it is tried again when it fails (default: True). ``metadata``: labels for filters and for the log,
-            which are not sent. ``expires_at``: a time with its zone; what is not delivered by then is not attempted
-            any more. ``traceparent``: the W3C trace context to trace from; by default that of the current
-            span of OpenTelemetry.
+            under whatever order key, nothing happens. ``order_key``: an endpoint that asks for an order gets messages
+            with the same key one after the other; up to 1,000 bytes. ``not_before``: a time with its zone, before which
+            it is not sent. ``endpoint_id``: for this endpoint alone, if its topics and filter let it through.
+            ``eligible_for_retry``: whether it is tried again when it fails (default: True). ``metadata``: labels for
+            filters and for the log, which are not sent. ``expires_at``: a time with its zone; what is not delivered by
+            then is not attempted any more. ``traceparent``: the W3C trace context to trace from; by default that of the
+            current span of OpenTelemetry.
 
     Returns:
-        Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
+        Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see. For a ``message_id`` that
+        is stored already, the first result.
 
     Raises:
         InvalidValue: The tenant, the topic, the order key or the time is invalid.

@@ -391,3 +391,9 @@ CREATE TABLE projections.webhook_credentials (
     CONSTRAINT kind_is_known CHECK (kind IN ('certificate', 'oauth')),
     PRIMARY KEY (endpoint_id, kind)
 );
+-- The ids of messages, which are unique whatever their source.
+CREATE TABLE projections.message_ids (
+    event_id uuid PRIMARY KEY,
+    taken_at timestamptz NOT NULL
+);
+CREATE INDEX message_ids_taken_at_idx ON projections.message_ids (taken_at);

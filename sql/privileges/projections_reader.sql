@@ -7,7 +7,7 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA projections TO projections_reader;
     GRANT SELECT ON
-        projections.schema_versions, projections.captured_tables, projections.sources, projections.events, projections.events_default,
+        projections.schema_versions, projections.captured_tables, projections.sources, projections.message_ids, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.range_changes, projections.read_models, projections.source_offsets, projections.parked_sources, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,

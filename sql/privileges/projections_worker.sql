@@ -18,6 +18,10 @@ BEGIN
     GRANT SELECT, INSERT ON
         projections.matches, projections.subscription_topics
     TO projections_worker;
+    -- Only those that nobody takes any more.
+    GRANT SELECT, UPDATE, DELETE ON
+        projections.message_ids
+    TO projections_worker;
     -- Nothing is ever updated in imports: evicting offsets locks that table, and LOCK TABLE asks for UPDATE.
     GRANT SELECT, UPDATE ON
         projections.webhook_forgotten, projections.imports
@@ -40,7 +44,9 @@ BEGIN
         projections.checked_json_v1,
         projections._lock_sources_v1,
         projections._same_json_v1,
-        projections._same_event_ids_v1,
+        projections._unordered_v1,
+        projections._stored_events_v1,
+        projections._take_message_ids_v1,
         projections._return_numbers_v1,
         projections.append_events_v1,
         projections.append_event_v1,

@@ -19,8 +19,7 @@ BEGIN
     FROM projections_writer;
     REVOKE EXECUTE ON FUNCTION
         projections._lock_sources_v1,
-        projections._same_json_v1,
-        projections._same_event_ids_v1
+        projections._same_json_v1
     FROM projections_writer;
     GRANT EXECUTE ON FUNCTION
         projections.slice_of_v1,

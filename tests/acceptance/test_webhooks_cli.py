@@ -360,9 +360,9 @@ async def _beside(*arguments: str) -> Any:
 def test_a_message_with_an_id_is_sent_once(dsn: str, add: Callable[..., Any]) -> None:
     add()
     command = ("send", "acme", "flight.delayed", '{"minutes": 12}', "--id", "a", "--dsn", dsn)
-    first, second = values(*command), values(*command)
+    first, second, third = values(*command), values(*command), values(*command, "--order-key", "k")
 
-    assert first == second
+    assert first == second == third
     assert first["event_id"] in done(*command)
 
 

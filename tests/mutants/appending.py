@@ -12,6 +12,7 @@ from tests.mutants.mutant import mutant
 from tests.mutants.seeding import in_sql, method
 
 _APPEND = "functions/journal/append_events_v1.sql"
+_MESSAGES = "tests/integration/journal/test_message_ids.py"
 
 in_sql(
     "appends-are-stamped-by-the-transaction",
@@ -43,9 +44,34 @@ in_sql(
     "event-ids-are-not-compared",
     "an event that comes again with its id is appended again",
     _APPEND,
-    "IF cardinality(array_remove(p_event_ids, NULL)) > 0 THEN",
-    "IF FALSE THEN",
+    "IF _has_ids AND NOT (_has_messages",
+    "IF FALSE AND NOT (_has_messages",
     Pytest("tests/property/test_append_model.py"),
+)
+in_sql(
+    "ids-of-messages-end-with-their-source",
+    "a message that comes again under another name is refused as other content",
+    "functions/journal/_stored_events_v1.sql",
+    "OR (i.entity_type = e.entity_type AND e.entity_type = ANY (projections._message_types_v1()))",
+    "OR FALSE",
+    Pytest("tests/property/test_append_model.py"),
+    Pytest(f"{_MESSAGES}::test_the_same_again_under_another_name_is_the_first_result"),
+)
+in_sql(
+    "ids-of-messages-are-not-taken",
+    "two who send one message under two names at a time do not see each other, and both are stored",
+    _APPEND,
+    "PERFORM projections._take_message_ids_v1(p_entity_types, p_event_ids);",
+    "",
+    Pytest(f"{_MESSAGES}::test_who_comes_second_waits_for_the_first"),
+)
+in_sql(
+    "ids-are-taken-without-a-trace",
+    "an id that was taken before is not taken again: once its message has left, two who send it at once both store it",
+    "functions/journal/_take_message_ids_v1.sql",
+    "ON CONFLICT (event_id) DO UPDATE SET taken_at = excluded.taken_at;",
+    "ON CONFLICT (event_id) DO NOTHING;",
+    Pytest(f"{_MESSAGES}::test_an_id_whose_event_has_left_is_free_and_one_message_again"),
 )
 in_sql(
     "imports-are-not-announced",

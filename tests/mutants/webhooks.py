@@ -10,7 +10,7 @@ from projections.webhooks import retry_policy
 from projections.webhooks.retry_policy import AttemptVerdict, RetryPolicy
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import Layer, mutant
-from tests.mutants.seeding import method, sql
+from tests.mutants.seeding import in_sql, method, sql
 from tests.simulation.postgres import delivering, making_deliveries
 from tests.simulation.postgres.backend import Backend
 from tests.simulation.postgres.storage import Row
@@ -128,6 +128,14 @@ in_both(
     "ORDER BY c.endpoint_id",
     (making_deliveries, "lock_orders", _with_an_order),
     SENDING,
+)
+in_sql(
+    "deliveries-share-the-payload-of-an-id",
+    "of several events with one id, the log has the payload of one, and the deliveries of the others have none",
+    "functions/webhooks/_fan_out_v1.sql",
+    "CASE WHEN k.place = ANY (_apart) AND NOT k.erased THEN p_data[k.place] END",
+    "NULL",
+    Pytest("tests/integration/webhooks/test_same_ids.py::test_each_endpoint_gets_the_one_that_is_for_it"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Whatever is appended, repeated or rolled back: numbers have no gap, and a source's times increase."""
+"""Whatever is appended, sent, repeated or rolled back: numbers have no gap, and a source's times increase."""
 
 from __future__ import annotations
 
@@ -47,22 +47,36 @@ class Model:
 
 @dataclass(frozen=True)
 class Append:
-    """One call; ``known`` are numbers of event ids: the same number is the same event."""
+    """
+    One call.
+
+    ``known`` are numbers of event ids: the same number is the same event. So are those of ``sent``, whose messages
+    have any of several publishers.
+    """
 
     sources: tuple[str, ...]
     known: tuple[int, ...]
+    sent: tuple[tuple[int, str], ...]
     expected: int | None
     ends: str
 
     def events(self, now: datetime) -> list[Event]:
         new = [event(source) for source in self.sources]
-        return new + [event(SOURCES[n % 4], {"id": n}, event_id=uuid7(now, n)) for n in self.known]
+        known = [event(SOURCES[n % 4], {"id": n}, event_id=uuid7(now, n)) for n in self.known]
+        return new + known + [_message(name, {"sent": n}, uuid7(now, 100 + n)) for n, name in self.sent]
+
+
+def _message(name: str, payload: Any, event_id: UUID) -> Event:
+    return event(f"publisher/{name}", payload, entity_type="published", event_id=event_id)
 
 
 _appends = st.builds(
     Append,
     sources=st.lists(st.sampled_from(SOURCES), max_size=6).map(tuple),
     known=st.lists(st.integers(0, 7), max_size=3, unique=True).map(tuple),
+    sent=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from("pq")), max_size=3, unique_by=lambda one: one[0]
+    ).map(tuple),
     expected=st.none() | st.integers(0, 3),
     ends=st.sampled_from(["commit", "commit", "rollback", "savepoint", "clock steps back"]),
 )

@@ -2,7 +2,8 @@
 --
 -- Arrays run in parallel, an element for each event. Of p_versions, p_metadata, p_tags (array literals) and
 -- p_event_ids an element, or the whole array, may be NULL. An event whose id is stored already is not appended again:
--- its first result is returned, and is_new is false. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
+-- its first result is returned, and is_new is false; that of a message (_message_types_v1) may be of another source.
+-- p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
 --
 -- It has the rights of the schema's owner: who appends may not write the tables, whose numbers and times are made here.
 --
@@ -35,7 +36,10 @@ AS $$
 #variable_conflict use_column
 DECLARE
     _seed CONSTANT uuid := gen_random_uuid();
+    _has_ids CONSTANT boolean := cardinality(array_remove(p_event_ids, NULL)) > 0;
+    _has_messages CONSTANT boolean := _has_ids AND p_entity_types && projections._message_types_v1();
     _stored_ordinals bigint[];
+    _stored_source_ids text[];
     _stored_seq_nrs bigint[];
     _stored_timestamps timestamptz[];
     _source_ids text[];
@@ -52,6 +56,20 @@ BEGIN
         cardinality(p_metadata), cardinality(p_tags), cardinality(p_event_ids)
     ) OR cardinality(p_expected_source_ids) <> cardinality(p_expected_seq_nrs) THEN
         RAISE EXCEPTION 'the arrays of an append differ in their lengths' USING ERRCODE = 'PJ003';
+    END IF;
+
+    -- Ids before sources: who waits for an id keeps nobody from a source. What is stored already of a message belongs to the
+    -- source that it has there.
+    IF _has_messages THEN
+        PERFORM projections._take_message_ids_v1(p_entity_types, p_event_ids);
+        SELECT array_agg(s.ordinal), array_agg(s.source_id), array_agg(s.seq_nr), array_agg(s.db_timestamp)
+        INTO _stored_ordinals, _stored_source_ids, _stored_seq_nrs, _stored_timestamps
+        FROM projections._stored_events_v1(
+            p_source_ids, p_entity_types, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
+        ) AS s;
+        FOR _place IN 1..coalesce(cardinality(_stored_ordinals), 0) LOOP
+            p_source_ids[_stored_ordinals[_place]] := _stored_source_ids[_place];
+        END LOOP;
     END IF;
 
     -- Before the clock is read: whoever does not see this lock knows that our timestamps are later (docs/decisions).
@@ -100,11 +118,11 @@ BEGIN
     END IF;
 
     -- With the sources locked: who appends the same event at the same time waits, and finds it.
-    IF cardinality(array_remove(p_event_ids, NULL)) > 0 THEN
+    IF _has_ids AND NOT (_has_messages AND p_entity_types <@ projections._message_types_v1()) THEN
         SELECT array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp)
         INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps
-        FROM projections._same_event_ids_v1(
-            p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
+        FROM projections._stored_events_v1(
+            p_source_ids, p_entity_types, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
         ) AS s;
     END IF;
     IF _stored_ordinals IS NOT NULL THEN

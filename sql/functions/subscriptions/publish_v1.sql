@@ -29,7 +29,6 @@ DECLARE
         FROM unnest(p_topics, p_subscription_ids, p_not_before) WITH ORDINALITY AS d (topic, subscription_id, not_before, place)
         ORDER BY d.place
     );
-    _last bigint;
     _unknown bigint;
 BEGIN
     -- Its source has at most 255.
@@ -60,8 +59,6 @@ BEGIN
         RAISE EXCEPTION 'there is no subscription %', _unknown USING ERRCODE = 'PJ081';
     END IF;
     -- An event that was published before may have been matched since: only what is new is directed.
-    PERFORM projections._lock_sources_v1(_sources[1:1], _types[1:1]);
-    SELECT s.seq_nr INTO _last FROM projections.sources AS s WHERE s.source_id = _sources[1];
     RETURN QUERY
     WITH appended AS (
         SELECT a.*, row_number() OVER () AS place
@@ -72,7 +69,7 @@ BEGIN
             a.source_id, a.seq_nr, a.db_timestamp, projections.slice_of_v1(a.source_id), p_topics[a.place],
             p_subscription_ids[a.place], p_not_before[a.place]
         FROM appended AS a
-        WHERE a.seq_nr > _last
+        WHERE a.is_new
         AND (p_subscription_ids[a.place] IS NOT NULL OR p_not_before[a.place] IS NOT NULL)
     )
     SELECT a.source_id, a.seq_nr, a.db_timestamp, a.event_id FROM appended AS a ORDER BY a.place;

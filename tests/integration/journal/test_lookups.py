@@ -23,8 +23,8 @@ LOOKUPS = {
     "load": "SELECT count(*) FROM projections._load_events_v1(%(source_ids)s, %(seq_nrs)s, %(times)s)",
     "predecessors": "SELECT count(*) FROM projections._predecessors_v1(%(source_ids)s, %(seq_nrs)s, '2030-01-01Z', "
     "'2031-01-01Z')",
-    "event ids": "SELECT count(*) FROM projections._same_event_ids_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
-    "NULL, NULL, %(ids)s)",
+    "event ids": "SELECT count(*) FROM projections._stored_events_v1(%(source_ids)s, %(kinds)s, %(types)s, NULL, "
+    "%(payloads)s, NULL, NULL, %(ids)s)",
 }
 
 
@@ -52,11 +52,13 @@ def test_a_thousand_keys_are_looked_up_without_reading_the_log(
     connection: psycopg.Connection[Any], lookup: str
 ) -> None:
     rows = connection.execute(
-        "SELECT array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(event_type), "
-        f"array_agg(payload::text), array_agg(event_id) FROM ({KEYS}) AS k".encode()
+        "SELECT array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(entity_type), "
+        f"array_agg(event_type), array_agg(payload::text), array_agg(event_id) FROM ({KEYS}) AS k".encode()
     ).fetchone()
     assert rows is not None
-    keys = dict(zip(("source_ids", "seq_nrs", "times", "types", "payloads", "ids"), rows, strict=True))
+    keys = dict(
+        zip(("source_ids", "seq_nrs", "times", "kinds", "types", "payloads", "ids"), rows, strict=True)
+    )
 
     with connection.transaction():
         before = rows_scanned(connection)

@@ -118,7 +118,12 @@ async def test_all_of_what_a_part_removes_in_pieces_is_removed_and_counted(datab
         "SELECT count(*) FROM gone",
     )  # fmt: skip
 
-    assert (await retained(database)).removed == {"anybody": 5, "subscriptions": 0, "webhooks": 0}
+    assert (await retained(database)).removed == {
+        "anybody": 5,
+        "message_ids": 0,
+        "subscriptions": 0,
+        "webhooks": 0,
+    }
 
 
 async def test_only_who_owns_the_schema_makes_hooks(

@@ -38,7 +38,7 @@ def test_json_lists_what_was_made_and_a_second_run_makes_nothing(dsn: str) -> No
     assert [p["table"] for p in made if p not in events] == [
         table for table in ("matches", "webhook_attempts", "webhook_events") for _ in range(8)
     ]
-    removed = '{"subscriptions": 0, "webhooks": 0}'
+    removed = '{"message_ids": 0, "subscriptions": 0, "webhooks": 0}'
     assert again == (0, f'{{"partitions": [], "dropped": [], "kept": [], "removed": {removed}}}\n')
 
 

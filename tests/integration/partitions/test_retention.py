@@ -425,7 +425,7 @@ async def test_subscriptions_that_nobody_uses_expire(database: Database) -> None
 
     done = await retained(database)
 
-    assert done.removed == {"subscriptions": 1, "webhooks": 0}
+    assert done.removed == {"message_ids": 0, "subscriptions": 1, "webhooks": 0}
     assert await count(database, "projections.subscriptions") == 1
 
 

@@ -40,8 +40,12 @@ CALLS = {
     "append_events_v1": "SELECT projections.append_events_v1('{a,b}', '{plane,plane}', '{L,L}', '{1,2}', "
     "p_event_ids => ARRAY[projections.uuid7_v1(now()), NULL])",
     "_same_json_v1": "SELECT projections._same_json_v1('{\"a\": 1}', '{\"a\":1}')",
-    "_same_event_ids_v1": "SELECT projections._same_event_ids_v1("
-    "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
+    "_message_types_v1": "SELECT projections._message_types_v1()",
+    "_take_message_ids_v1": "SELECT projections._take_message_ids_v1('{published}', ARRAY[gen_random_uuid()])",
+    "_hook_maintain_message_ids_v1": "SELECT projections._hook_maintain_message_ids_v1()",
+    "_unordered_v1": 'SELECT projections._unordered_v1(\'{"order_key": "a"}\')',
+    "_stored_events_v1": "SELECT projections._stored_events_v1("
+    "'{a}', '{plane}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
     "_return_numbers_v1": "SELECT projections._return_numbers_v1('{a}', '{1}', '{a}', now())",
     "_event_bytes_v1": "SELECT projections._event_bytes_v1('{}', NULL)",

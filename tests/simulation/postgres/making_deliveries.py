@@ -55,11 +55,11 @@ async def _fan_out_v1(  # noqa: PLR0917 - as the function has them
     ordered = await lock_orders(db, wanted)
     await db.breathe()
     kept = {e["endpoint_id"]: e for e in db.select("webhook_endpoints", lambda e: e["endpoint_id"] in wanted)}
-    pairs = [
-        _Pair(place, kept[one], why)
-        for place, one, why in sorted(zip(places, wanted, set_apart, strict=True), key=lambda pair: pair[:2])
-        if one in kept and given[place - 1].time >= kept[one]["created_at"]
-    ]
+    firsts: dict[tuple[str, str], _Pair] = {}  # of several events with one id, an endpoint gets the first
+    for place, one, why in sorted(zip(places, wanted, set_apart, strict=True), key=lambda pair: pair[:2]):
+        if one in kept and given[place - 1].time >= kept[one]["created_at"]:
+            firsts.setdefault((given[place - 1].event_id, one), _Pair(place, kept[one], why))
+    pairs = list(firsts.values())
     if not pairs:
         return 0
     await db.breathe()
@@ -86,7 +86,7 @@ async def lock_orders(db: Backend, wanted: Collection[str]) -> set[str]:
 
 async def _log_events(db: Backend, given: Sequence[_Given], pairs: Sequence[_Pair]) -> None:
     """``_log_events_v1``."""
-    events = {given[place - 1].event_id: given[place - 1] for place, _, _ in pairs}
+    events = {given[place - 1].event_id: given[place - 1] for place, _, _ in reversed(pairs)}
     added = [
         event
         for name, event in sorted(events.items())
@@ -107,6 +107,7 @@ async def _make(
     """The statement that makes them, with one snapshot."""
     there = db.select("webhook_deliveries")
     known = {(d["endpoint_id"], d["event_id"]) for d in there}
+    logged = {i["id"]: i["row_time"] for i in db.select("webhook_log_ids", lambda i: i["kind"] == "event")}
     before: Counter[Any] = Counter()
     rows = []
     for place, endpoint, set_apart in pairs:
@@ -124,7 +125,8 @@ async def _make(
             "endpoint_id": endpoint_id, "event_id": event.event_id, "event_time": event.time, "tenant": event.tenant,
             "topic": event.topic, "order_key": key, "manual": False, "attempts": 0, "lease_until": None,
             "state": "dead" if set_apart is not None else new_state(waits=waits),
-            "next_at": event.not_before, "lease_token": None, "last_code": set_apart, "data": None,
+            "next_at": event.not_before, "lease_token": None, "last_code": set_apart,
+            "data": payload_of_its_own(event.data, event.time, logged.get(event.event_id, event.time)),
             "expires_at": event.expires_at,
         })  # fmt: skip
     made = 0
@@ -135,6 +137,11 @@ async def _make(
         }  # fmt: skip
         made += await db.insert_or_nothing("webhook_deliveries", numbered)
     return made
+
+
+def payload_of_its_own(data: str, time: datetime, logged: datetime) -> str | None:
+    """Of a delivery whose id the log has of another event."""
+    return data if time != logged else None
 
 
 def new_state(*, waits: bool) -> str:

@@ -51,6 +51,15 @@ async def test_the_same_message_with_the_same_id_is_sent_once(acme: Api, databas
     assert [first["duplicate"], second["duplicate"], await count(database)] == [False, True, 1]
 
 
+async def test_the_order_of_a_message_is_that_of_the_first_with_its_id(acme: Api, database: Database) -> None:
+    body = {"topic": "a.b", "data": {"n": 1}, "id": "order-7"}
+    keys: list[dict[str, Any]] = [{"order_key": "a"}, {"order_key": "b"}, {}]
+    answers = [(await acme("POST", "/v1/messages", body | key, status=202)).json() for key in keys]
+    assert [answer["duplicate"] for answer in answers] == [False, True, True]
+    assert len({answer["event_id"] for answer in answers}) == 1
+    assert await count(database) == 1
+
+
 @pytest.mark.slow
 async def test_of_many_that_send_the_same_at_once_one_is_told_that_it_was_new(
     acme: Api, database: Database
