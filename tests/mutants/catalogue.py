@@ -6,6 +6,7 @@ from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
     auditing,
+    connecting,
     deduplicating,
     grouping,
     looking_twice,
