@@ -170,8 +170,8 @@ class NotAllowed(ProjectionsError):
         message: The text for people, with the reason.
         code: ``outdated_version`` (an endpoint or a schedule has another version than the one to change: read it
             again, and change that), ``delivery_in_flight`` (wait for its outcome), ``not_retriable`` (the endpoint is
-            disabled, or the event is gone), ``wrong_state`` (somebody has changed it meanwhile), or ``too_many`` (of
-            endpoints or schedules).
+            disabled, or the event is gone), ``wrong_state`` (somebody has changed it meanwhile), ``too_many`` (of
+            endpoints or schedules), or ``missing_table`` (a worker creates it).
     """
 
     def __init__(self, message: str, code: str) -> None:

@@ -33,6 +33,7 @@ from offsets.leases import Worker as Worker
 from offsets.leases import WorkerStatus as WorkerStatus
 from offsets.leases import heartbeat as heartbeat
 from offsets.leases import leave as leave
+from offsets.leases import runs as runs
 from offsets.leases import take_over as take_over
 from offsets.leases import workers as workers
 from offsets.live import live_events as live_events

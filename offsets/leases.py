@@ -251,6 +251,12 @@ async def read_ranges(session: Session, projection_ids: Sequence[int]) -> dict[i
     return found
 
 
+async def runs(session: Session, name: str) -> bool:
+    """Whether a worker is alive that runs a projection, or its part that reads a journal (``NAME@JOURNAL``)."""
+    known = [one for worker in await workers(session) if worker.alive for one in worker.slices]
+    return any(name in {one, one.partition("@")[0]} for one in known)
+
+
 async def workers(session: Session) -> list[WorkerStatus]:
     """The workers that are alive, and those that were in the last hour, in the order in which they joined."""
     found = []

@@ -13,6 +13,7 @@ from journal import (
     InvalidValue,
     Journals,
     Log,
+    NotAllowed,
     NotFound,
     Row,
     Session,
@@ -44,6 +45,14 @@ _SET_RANGES = "SELECT projections._set_ranges_v1($1, $2)"
 _SET_OFFSET = "SELECT projections._set_offset_v1($1, $2)"
 
 
+_MISSING_TABLES = """
+SELECT m.table_name, p.name
+FROM projections.read_models AS m INNER JOIN projections.projections AS p USING (projection_id, version)
+WHERE m.projection_id = ANY($1) AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class AS c INNER JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid
+    WHERE m.table_name IN (c.relname, n.nspname || '.' || c.relname)
+) ORDER BY m.name
+"""
 _SET_MODE = "SELECT projections._set_mode_v1($1, $2)"
 
 Mode: TypeAlias = Literal["live", "inline"]
@@ -239,6 +248,7 @@ async def set_mode(session: Session, name: str, mode: Mode) -> None:
     Raises:
         NotFound: None of this name has run.
         InvalidValue: It is to be inline, and reads a journal in another database.
+        NotAllowed: It is to be inline, and a table of its read models is not there: each append would fail.
     """
     parts = await _rows(session, [name])
     # Of several, those that read other databases stay live.
@@ -247,6 +257,12 @@ async def set_mode(session: Session, name: str, mode: Mode) -> None:
         raise WrongJournal(
             f"projection {name!r} reads {journal_said(parts[0]['journal'])}: a transaction that appends there cannot "
             "handle here"
+        )
+    if mode == "inline" and (missing := await session.fetchrow(_MISSING_TABLES, here)):
+        raise NotAllowed(
+            f"projection {name!r} cannot be inline yet: table {missing['table_name']} of its read model is not in the "
+            "database, and no append could be handled. Start a worker of it, which creates the table",
+            "missing_table",
         )
     for number in here:
         await session.execute(_SET_MODE, number, mode)

@@ -23,6 +23,11 @@ UPDATE projections.parked_sources SET decision = $4
 WHERE projection_id = ANY($1) AND ($2::text IS NULL OR source_id = $2) AND ($3::bigint IS NULL OR seq_nr = $3)
     AND decision = 'waiting'
 """
+_OUTCOME = """
+SELECT count(*) FILTER (WHERE decision <> 'waiting') AS undone, count(*) FILTER (WHERE decision = 'waiting') AS failed
+FROM projections.parked_sources
+WHERE projection_id = ANY($1) AND ($2::text IS NULL OR source_id = $2) AND (decision <> 'waiting' OR parked_at >= $3)
+"""
 _PLACES = "SELECT source_id, slice, parked_at FROM projections.parked_sources WHERE projection_id = $1"
 
 
@@ -42,6 +47,15 @@ class ParkedSource(NamedTuple):
     """File and line of what the handler raised."""
     journal: str | None
     """The journal of another database that has the event, by the name it is stored with; None: that of this one."""
+
+
+class DecisionOutcome(NamedTuple):
+    """The outcome of decisions so far."""
+
+    undone: int
+    """Sources that no worker has taken on yet."""
+    failed: int
+    """Sources that are parked again."""
 
 
 class ParkedSources:
@@ -129,6 +143,22 @@ class ParkedSources:
             NotFound: No projection of this name has run, or the source that was named does not wait for a decision.
         """
         return await self._decide(projection, source_id, seq_nr, "drop")
+
+    async def outcome(self, projection: str, source_id: str | None, since: datetime) -> DecisionOutcome:
+        """
+        The outcome of decisions; what is neither undone nor failed was handled, or passed over.
+
+        Args:
+            projection: The projection that has parked the sources, or a part of it; see :meth:`list`.
+            source_id: None for all.
+            since: From when on, by the database's clock, a source that is parked is parked again.
+
+        Raises:
+            NotFound: No projection of this name has run.
+        """
+        row = await self._session.fetchrow(_OUTCOME, await self._numbers(projection), source_id, since)
+        assert row is not None  # noqa: S101 - of a count
+        return DecisionOutcome(*row.values())
 
     async def _decide(self, projection: str, source_id: str | None, seq_nr: int | None, decision: str) -> int:
         numbers = await self._numbers(projection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, cast
@@ -12,10 +13,11 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.database.base import STARTED_WITH, BaseDatabase, BaseSession
+from journal.database.base import BaseDatabase, BaseSession
 from journal.database.error_translation import translated
 from journal.database.keepalive import keep_alive
 from journal.database.session import OwnedSession, Row
+from journal.database.session_settings import STARTED_WITH
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 
@@ -126,7 +128,13 @@ def _as_url(dsn: str) -> str:
     return f"postgresql://?{query}"
 
 
-class _OfAPooler(asyncpg.Connection):
+class _Dated(asyncpg.Connection):
+    """A connection that knows when it was opened, by ``time.monotonic``."""
+
+    opened = 0.0
+
+
+class _OfAPooler(_Dated):
     """A connection without a session: what one leaves behind is not there, or another's."""
 
     def get_reset_query(self) -> str:
@@ -135,6 +143,7 @@ class _OfAPooler(asyncpg.Connection):
 
 
 async def _initialise(connection: Any) -> None:
+    connection.opened = time.monotonic()
     # asyncpg has no setting for it, and names its transport for itself.
     if (transport := getattr(connection, "_transport", None)) is not None:
         keep_alive(transport.get_extra_info("socket"))
@@ -156,7 +165,7 @@ class AsyncpgDatabase(BaseDatabase):
                 timeout=settings.connect_timeout.total_seconds(),
                 statement_cache_size=0 if pooled else 200,
                 server_settings=cls._parameters(settings, pooled=pooled),
-                connection_class=_OfAPooler if pooled else asyncpg.Connection,
+                connection_class=_OfAPooler if pooled else _Dated,
                 init=_initialise,
             )
         return cls(pool, dsn, settings, pooled=pooled)
@@ -174,7 +183,7 @@ class AsyncpgDatabase(BaseDatabase):
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
-        session = AsyncpgSession(connection, pooled=self.pooled, pins=self._pins)
+        session = AsyncpgSession(connection, pooled=self.pooled, pins=self._pins, doubts=self._doubts)
         try:
             yield session
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
@@ -182,12 +191,14 @@ class AsyncpgDatabase(BaseDatabase):
             await session.drop()
             raise
         finally:
-            if session.in_transaction:
-                await session.drop()
-            with suppress(
-                *_ERRORS
-            ):  # lost when it was given back: the pool ends it, and what was done on it stands
-                await self._pool.release(connection)
+            try:
+                await self._dismiss(session)
+                if session.in_transaction:
+                    await session.drop()
+            finally:
+                # Lost when it was given back: the pool ends it, and what was done on it stands.
+                with suppress(*_ERRORS):
+                    await self._pool.release(connection)
 
     async def _acquire(self) -> Any:
         try:
@@ -201,6 +212,7 @@ class AsyncpgDatabase(BaseDatabase):
             self._dsn,
             timeout=self._settings.connect_timeout.total_seconds(),
             server_settings=self._parameters(self._settings, pooled=False),
+            connection_class=_Dated,
         )
         await _initialise(connection)
         try:

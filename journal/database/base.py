@@ -11,11 +11,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
+from journal.database.doubts import Doubt, Doubts
 from journal.database.error_translation import translate
 from journal.database.faults import IN_FAILED_TRANSACTION
 from journal.database.session import SILENCE, OwnedSession, Session
+from journal.database.session_settings import (
+    ISOLATION,
+    OF_A_FOREIGN_JOURNAL,
+    PINNED,
+    STARTED_WITH,
+    set_local,
+)
 from journal.database.settings import ConnectionSettings
-from journal.errors import DatabaseError, NoAnswer, ProjectionsError
+from journal.errors import DatabaseError, DatabaseUnavailable, NoAnswer, ProjectionsError
 from journal.tasks import running
 
 log = logging.getLogger("projections")
@@ -31,51 +39,7 @@ _TRANSACTION_CONTROL = re.compile(
 )
 
 
-ISOLATION = "READ COMMITTED"
-"""Whatever a role's default is: later statements see what was committed since the first."""
-
-PINNED: Mapping[str, str] = {"default_transaction_isolation": ISOLATION.lower()}
-"""
-What every session has, whatever its role's or its database's default is, by the beginning of the value that SHOW gives.
-
-Sent at the start of a session of our own; behind a pooler, which lends another's, set again in each transaction where
-it is needed.
-"""
-
-STARTED_WITH: Mapping[str, str] = {"jit": "off"}
-"""
-What sessions of our own have besides: what they run is over in milliseconds, and compiling it would take seconds.
-
-Behind a pooler each transaction has it, and a statement alone has not: that would be slower, but not wrong.
-"""
-
-OF_A_FOREIGN_JOURNAL: Mapping[str, str] = {
-    "search_path": "pg_catalog, pg_temp",  # first: what sets the others is looked up by it
-    "default_transaction_read_only": "on",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_sort": "off",
-    "plan_cache_mode": "force_generic_plan",
-}
-"""
-What sessions have that read the journal of another system: they write nothing, walk its indexes, and run no function,
-operator or cast of its owner's, whatever the role's search path has. Tables are named with their schema.
-
-Our own journal is read by functions that set the like; statistics that lag behind must not decide how a page is read.
-"""
-
 _AS_IT_IS = nullcontext()
-
-
-def set_local(name: str, value: str) -> str:
-    """The statement that sets one of those for a transaction; a value may be a list."""
-    parts = ", ".join(f"'{part}'" for part in value.split(", "))
-    return f"SET LOCAL {name} = {parts}"
-
-
-NO_FUNCTION_OF_OTHERS = set_local("search_path", OF_A_FOREIGN_JOURNAL["search_path"])
-"""For the rest of a transaction, find functions, operators and types of PostgreSQL's own only."""
-
 
 _MOST_QUEUED = 500
 """Statements that are queued are sent with this one: more would save nothing, and take memory."""
@@ -85,6 +49,8 @@ _MOST_QUEUED_TEXT = 4_000_000
 _TEXTS = (str, bytes)
 _MOST_NOTED = 5, 200
 """Of how many statements an error of those that were queued tells, and of how many of their characters."""
+
+_END_OF_SESSION = "ROLLBACK; SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"
 
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
@@ -96,8 +62,12 @@ class BaseSession(ABC):
     errors: tuple[type[BaseException], ...]
     """What the driver raises when a statement or the connection fails."""
 
-    def __init__(self, connection: Any, *, pooled: bool, pins: Sequence[str]) -> None:
+    def __init__(
+        self, connection: Any, *, pooled: bool, pins: Sequence[str], doubts: Doubts | None = None
+    ) -> None:
         self._connection = connection
+        self._doubts = doubts  # None: it is the caller's, and not for the library to close
+        self.doubt = Doubt.NONE
         self._runs: list[QueuedRun] = []
         self._queued = 0
         self._queued_text = 0
@@ -204,11 +174,29 @@ class BaseSession(ABC):
                     f"no answer from the database for {limit:g} s: its connection is dropped"
                 )
                 raise self.failure from error
-            self._raise(error)
+            failure = self._doubted(translate(error))
+            if self.doubt is Doubt.NOW and not self.in_transaction:
+                await self.discard()
+            self._raise(error, failure)
 
-    def _raise(self, error: BaseException) -> NoReturn:
+    def _doubted(self, failure: ProjectionsError) -> ProjectionsError:
+        """A failure, or that its connection is at fault: whoever has a transaction on it ends that, and it goes."""
+        if self._doubts is None:
+            return failure
+        doubt = self._doubts.about(failure, getattr(self._connection, "opened", 0.0))
+        if doubt is Doubt.NONE:
+            return failure
+        self.doubt = doubt if self.doubt is not Doubt.NOW else Doubt.NOW
+        log.warning(
+            "a connection is closed after an error that it cannot explain: %s", failure,
+            extra={"action": "connection_doubted"},
+        )  # fmt: skip
+        if doubt is Doubt.LATER:
+            return failure
+        return DatabaseUnavailable(f"{failure}: the connection cannot explain it, and is closed")
+
+    def _raise(self, error: BaseException, failure: ProjectionsError) -> NoReturn:
         """Raise a driver's error as this library's, and keep what has spoiled the transaction."""
-        failure = translate(error)
         if getattr(failure, "sqlstate", None) == IN_FAILED_TRANSACTION and self.failure is not None:
             raise failure from self.failure
         self.failure = failure
@@ -217,6 +205,14 @@ class BaseSession(ABC):
     @abstractmethod
     async def drop(self) -> None:
         """End the connection at once, without a word to the server."""
+
+    async def discard(self) -> None:
+        """End the connection, and behind a pooler the server's session, which would be lent again with its plans."""
+        if self.pooled:
+            with suppress(*self.errors, ProjectionsError, TimeoutError):
+                async with asyncio.timeout(_ROLLBACK):
+                    await self._control(_END_OF_SESSION)
+        await self.drop()
 
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         self._forget()
@@ -255,7 +251,9 @@ class BaseSession(ABC):
 
     async def rollback(self) -> None:
         self._forget()
-        if self.in_transaction:
+        if self.in_transaction and self.doubt is Doubt.NOW:
+            await self.discard()
+        elif self.in_transaction:
             # A connection that cannot even roll back is lost, and the database has rolled back by itself.
             try:
                 async with asyncio.timeout(_ROLLBACK):
@@ -302,6 +300,7 @@ class BaseDatabase(ABC):
         self._settings = settings
         self.pooled = pooled
         self._pins: Sequence[str] = ()
+        self._doubts = Doubts()
         self._said_that_it_polls = False
 
     @property
@@ -381,6 +380,13 @@ class BaseDatabase(ABC):
         return TimeoutError(
             f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections"
         )
+
+    async def _dismiss(self, session: BaseSession) -> None:
+        """Before a session's connection goes back: end it, or have all replaced, where they cannot be trusted."""
+        if session.doubt is not Doubt.NONE:
+            await session.discard()
+        if self._doubts.all_go():
+            await self.renew()
 
     @abstractmethod
     async def renew(self) -> None: ...

@@ -87,7 +87,9 @@ _BY_CODE: Final = {
     "55006": Fault.BATCH,  # object in use
     "55P03": Fault.BATCH,  # lock_timeout, NOWAIT
     "57014": Fault.BATCH,  # statement_timeout, pg_cancel_backend
-    "XX000": Fault.EVENT,  # extensions raise it for data that they cannot read
+    # Extensions raise it for data that they cannot read. A session says it of its connection first (doubts.py): it is
+    # an item's where one that was opened since says the same.
+    "XX000": Fault.EVENT,
 }
 IN_FAILED_TRANSACTION: Final = "25P02"
 """Says nothing: what came before it has spoiled the transaction."""

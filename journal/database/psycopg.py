@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self, cast
@@ -14,10 +15,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession, QueuedRun
+from journal.database.base import BaseDatabase, BaseSession, QueuedRun
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
 from journal.database.session import OwnedSession, Row
+from journal.database.session_settings import PINNED, STARTED_WITH
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 
@@ -129,6 +131,10 @@ def _defaults(dsn: str, parameters: Mapping[str, str]) -> dict[str, Any]:
     return defaults
 
 
+async def _date(connection: Any) -> None:
+    connection.opened = time.monotonic()
+
+
 async def _first(dsn: str, arguments: Mapping[str, Any]) -> psycopg.AsyncConnection:
     try:
         return await psycopg.AsyncConnection.connect(dsn, **arguments)
@@ -163,8 +169,9 @@ class PsycopgDatabase(BaseDatabase):
             # The pool hides why a first connection fails: a connection of our own says it.
             await (await _first(dsn, arguments)).close()
             pool = psycopg_pool.AsyncConnectionPool(
-                dsn, min_size=1, max_size=settings.max_connections, kwargs=arguments, open=False
-            )
+                dsn, min_size=1, max_size=settings.max_connections, kwargs=arguments, open=False,
+                configure=_date,
+            )  # fmt: skip
             await pool.open(wait=True, timeout=timeout)
         return cls(pool, dsn, settings, pooled=pooled)
 
@@ -176,14 +183,18 @@ class PsycopgDatabase(BaseDatabase):
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
+        session = PsycopgSession(connection, pooled=self.pooled, pins=self._pins, doubts=self._doubts)
         try:
-            yield PsycopgSession(connection, pooled=self.pooled, pins=self._pins)
+            yield session
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
             # In the middle of a statement, which may never be answered; or a standby, and the next one may not be.
             await connection.close()
             raise
         finally:
-            await self._pool.putconn(connection)
+            try:
+                await self._dismiss(session)
+            finally:
+                await self._pool.putconn(connection)
 
     async def _acquire(self) -> Any:
         try:

@@ -14,7 +14,16 @@ from journal.database.identifiers import quote
 from journal.errors import DatabaseError, ForeignJournalError
 from journal.events import BEGINNING, Position
 from journal.foreign.mapping import VALUES, Constant, TableMapping
-from journal.foreign.queries import BYTES_TYPE, INTEGER_TYPES, TEXT_TYPES, column, filled, queries_of, sql_of
+from journal.foreign.queries import (
+    BYTES_TYPE,
+    INTEGER_TYPES,
+    TEXT_TYPES,
+    column,
+    filled,
+    out_of_reach,
+    queries_of,
+    sql_of,
+)
 from journal.reader import PAGE_BYTES, PAGE_SIZE
 from journal.slices import ALL_SLICES
 
@@ -49,7 +58,8 @@ class ReadableTable:
 
     Args:
         queries: The queries of its log.
-        advice: What would make reading it cheaper, each with the statement; nothing is done by itself.
+        advice: What would make reading it cheaper, each with the statement, and whether rows cannot be read; nothing is
+            done by itself.
     """
 
     queries: dict[str, str]
@@ -86,6 +96,11 @@ async def check(session: Session, mapping: TableMapping) -> ReadableTable:
             part = quote(row["schema"], row["name"])
             advice += _advice(mapping, part, await _indexes(session, part), by_slice=by_slice)
     queries = queries_of(mapping, types, sequence=sequence, by_slice=by_slice)
+    if count := await session.fetchval(out_of_reach(mapping, types)):
+        advice.append(
+            f"{count:,} events of table {mapping.name} are passed over: their position is before 1970 or after "
+            "the year 9998 (a sequence counts from 0), and no projection gets them by themselves"
+        )
     return ReadableTable(queries, tuple(advice))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 
+from journal.backtracking import END_OF_TIME
 from journal.database.identifiers import literal, quote
+from journal.events import BEGINNING
 from journal.foreign.mapping import VALUES, Bound, Constant, Expression, TableMapping, Value
 from journal.sql_files import sql_root
 
@@ -29,6 +32,9 @@ _COLUMNS = (
     "e.version, e.payload, e.metadata, e.tags, e.serializer_id, e.manifest, e.metadata_serializer_id, "
     "e.metadata_manifest"
 )
+_LARGEST = 2**63 - 1
+_LARGEST_INTEGER = 2**31 - 1
+_LAST_PLACE = (END_OF_TIME - BEGINNING) // timedelta(microseconds=1)
 _CALL = re.compile(r"\b(place_of|time_of|source_of|number_of|in_slices|slice_of)\(([^()]*)\)")
 _WORD = re.compile(r"\bforeign_(\w+)")
 _LONGEST = 512
@@ -75,6 +81,11 @@ def queries_of(
     }
 
 
+def out_of_reach(mapping: TableMapping, types: Mapping[str, str]) -> str:
+    """The query that counts the rows that no page reaches: those before 1970 or after the year 9998."""
+    return _Filling(mapping, types, None, by_slice=False).fill("check_places")
+
+
 class _Filling:
     """Fills in the files for one mapping."""
 
@@ -104,7 +115,12 @@ class _Filling:
         if function == "source_of":
             return f"({argument})::{_key_type(self._types['source'])}"
         if function == "number_of":
-            return f"(({argument})::bigint - 1 + {self._first})"
+            # Each sum of any stored number fits: an error of one row would be that of its whole page.
+            return (
+                f"(({argument})::bigint)"
+                if self._first
+                else f"(greatest(({argument})::bigint, {-_LARGEST}) - 1)"
+            )
         if function == "in_slices":
             return self._in_slices(*argument.split(", "))
         if function == "slice_of":
@@ -113,11 +129,15 @@ class _Filling:
         return self._time_call(function, argument)
 
     def _time_call(self, function: str, argument: str) -> str:
-        if self._bound == "transaction-start":
-            return f"({argument})::timestamptz"
+        by_time = self._bound == "transaction-start"
         if function == "place_of":
-            return f"(extract(EPOCH FROM ({argument})::timestamptz) * 1000000)::bigint"
-        return f"(timestamptz 'epoch' + ({argument}) * interval '1 microsecond')"
+            time = f"({argument})::timestamptz"
+            return time if by_time else f"(extract(EPOCH FROM {time}) * 1000000)::bigint"
+        # Only what a driver can read: no page reaches farther, but a source's other events lead to such a one.
+        if by_time:
+            return f"least(greatest(({argument})::timestamptz, 'epoch'), '{END_OF_TIME.isoformat()}')"
+        place = f"least(greatest({argument}, 0), {_LAST_PLACE})"
+        return f"(timestamptz 'epoch' + {place} * interval '1 microsecond')"
 
     def _in_slices(self, value: str, first: str, last: str) -> str:
         if self._stores_slices:
@@ -131,7 +151,7 @@ class _Filling:
             "number": column(mapping.number),
             "place": column(mapping.position),
             "source_id": source_id,
-            "seq_nr": f"({column(mapping.number)}::bigint + 1 - {mapping.first_number})",
+            "seq_nr": self._seq_nr(column(mapping.number)),
             **{name: self._part(name, getattr(mapping, name)) for name in VALUES if name != "deleted"},
             "bytes": f"(512 + {self._bytes('payload', mapping.payload)} + {self._bytes('metadata', mapping.metadata)})",
         }
@@ -142,6 +162,9 @@ class _Filling:
         condition = "" if mapping.deleted is None else f" WHERE ({sql_of(mapping.deleted)}) IS NOT TRUE"
         return "\nUNION ALL\n".join(f"SELECT {shown} FROM {name} AS t{condition}" for name in mapping.names)
 
+    def _seq_nr(self, number: str) -> str:
+        return f"({number}::bigint)" if self._first else f"(least({number}::bigint, {_LARGEST - 1}) + 1)"
+
     def _part(self, name: str, value: Value | None) -> str:
         if value is None:
             return "1" if name == "version" else f"NULL::{_CASTS.get(name, 'text')}"
@@ -149,7 +172,10 @@ class _Filling:
             return sql_of(value) if self._types[name] == BYTES_TYPE else f"({sql_of(value)})::text"
         if "." in self._types[name]:  # of no type of PostgreSQL's own
             return _written(sql_of(value))
-        part = f"({sql_of(value)})::{_CASTS[name]}"
+        sql = sql_of(value)
+        if self._types[name] == "bigint":  # one that is too large must not fail its page
+            sql = f"least(greatest({sql}, {-_LARGEST_INTEGER}), {_LARGEST_INTEGER})"
+        part = f"({sql})::{_CASTS[name]}"
         return f"coalesce({part}, 1)" if name == "version" else part
 
     def _bytes(self, name: str, value: Value | None) -> str:

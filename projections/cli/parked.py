@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import click
 
 from journal import Database, Log, OwnedSession, Session, Unreadable, read_source_page
-from offsets import ParkedSource, ParkedSources
+from offsets import ParkedSource, ParkedSources, runs
+from projections.durations import Duration
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
-from projections.terminal.output import Answer, decided, listing, printable, values_of
+from projections.terminal.output import Answer, decided, left_to, listing, printable, values_of
 
 _COLUMNS = {
     "projection": "projection", "source": "source_id", "seq_nr": "seq_nr", "event type": "event_type",
     "attempts": "attempts", "parked at": "parked_at", "decision": "decision", "error": "error",
 }  # fmt: skip
+_Wait = Opt("Wait for the outcome, and for how long at most.", type=Duration(least="1ms"))
+_LOOK_EVERY = 0.1
+"""Seconds."""
 _LONGEST_PAYLOAD = 4000
 """Characters of a payload that people are shown."""
 
@@ -79,9 +86,46 @@ async def show(session: OwnedSession, journals: list[Log], /, name: str, source:
 
 @parked.command()
 @derived(sides="read", check=one_or_all("source", "SOURCE"))
-async def retry(session: Session, /, name: str, source: str | None = None, *, every: Every = False) -> Answer:
-    """Handle the event again, and let the source go on. Running workers do it within about a second."""
-    return decided("retried", "parked events", await ParkedSources(session).retry(name, source))
+async def retry(
+    database: Database,
+    /,
+    name: str,
+    source: str | None = None,
+    *,
+    every: Every = False,
+    wait: Annotated[timedelta | None, _Wait] = None,
+) -> Answer:
+    """
+    Have the event handled again, and let the source go on. Running workers do it within about a second.
+
+    With --wait it ends when they have done so: the exit code is 1 where an event failed again, or the time is over.
+    """
+    async with database.session() as session:  # each statement commits: workers are to see the decision
+        service = ParkedSources(session)
+        since: datetime = await session.fetchval("SELECT clock_timestamp()")
+        count = await service.retry(name, source)
+        if wait is None or not count:
+            answer = decided("retried", "parked events", count)
+        else:
+            answer = await _outcome(service, name, source, since, count, wait)
+        return left_to(answer, f"worker of projection {name!r}", runs=await runs(session, name))
+
+
+async def _outcome(
+    service: ParkedSources, name: str, source: str | None, since: datetime, count: int, patience: timedelta
+) -> Answer:
+    """Wait until sources have gone on, or are parked again."""
+    outcome = await service.outcome(name, source, since)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience.total_seconds()):
+            while outcome.undone:
+                await asyncio.sleep(_LOOK_EVERY)
+                outcome = await service.outcome(name, source, since)
+    undone, failed = outcome
+    handled = max(0, count - undone - failed)
+    text = f"parked events handled: {handled:,}, failed again: {failed:,}, not handled yet: {undone:,}"
+    values = {"retried": count, "handled": handled, "failed": failed, "undone": undone}
+    return Answer(values, [text], exit_code=1 if undone or failed else 0)
 
 
 @parked.command()

@@ -19,6 +19,7 @@ from projections.terminal.output import (
     Columns,
     PartOf,
     done,
+    left_to,
     owner_of,
     picked,
     printable,
@@ -89,9 +90,10 @@ async def pause(session: Session, /, name: str) -> Answer:
 @click.command()
 @derived(sides="read")
 async def resume(session: Session, /, name: str) -> Answer:
-    """Let a paused projection go on."""
+    """Let a paused projection go on: its running workers take that in with their next heartbeat."""
     await offsets.set_paused(session, name, paused=False)
-    return done(f"projection {name!r} goes on", name=name, paused=False)
+    answer = done(f"projection {name!r} is not paused", name=name, paused=False)
+    return left_to(answer, f"worker of projection {name!r}", runs=await offsets.runs(session, name))
 
 
 async def _report(session: Session, name: str | None, journals: Sequence[Log]) -> _Report:

@@ -39,7 +39,7 @@ from journal.database import (
     spoil,
     sqlstate_of,
 )
-from projections.defining import Batch, ExactlyOnce, Kind, Projection, projection_of
+from projections.defining import Batch, ExactlyOnce, Kind, Projection, Table, projection_of
 from projections.errors import HandlerFailed, InvalidHandler, describe
 from projections.running.given_events import write_given
 from projections.running.read_model_writer import ReadModelWriter
@@ -112,9 +112,13 @@ class Inline:
 
         Raises:
             NotFound: No worker has run one of them on this database yet.
+            TableError: To be inline, it lacks a table, or one does not fit: each append would fail. Of table handlers,
+                those are checked that the projection names (``tables=``).
         """
         for projection in self._projections:  # all are known, or none is changed
             await offsets.statuses(session, [projection.name])
+            if mode == "inline":
+                await _check_tables(session, projection)
         for projection in self._projections:
             await offsets.set_mode(session, projection.name, mode)
 
@@ -245,6 +249,13 @@ async def _handle(
         if fault_of(error) in _NOT_OF_THE_HANDLER:
             raise
         raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
+
+
+async def _check_tables(session: Session, projection: Projection) -> None:
+    await ReadModelWriter().plans(session, projection, creates=False)
+    if projection.kind is Kind.TABLE:
+        declared = [table for table in projection.tables or () if isinstance(table, Table)]
+        await TableWriter().prepare(session, *declared)
 
 
 def _find(projection: Projection, envelope: EventEnvelope) -> tuple[type[BaseModel], str] | None:

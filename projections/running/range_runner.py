@@ -188,6 +188,7 @@ class RangeRunner:
         if self._log.apart:
             await self._fit_journal()
         session = await self._session.get()
+        await self._process.read_models.begin(session, self.projection)
         sources = await self._store.parked(session)
         self._decisions |= any(source.decision != "waiting" for source in sources)
         parked = {source.source_id: source.seq_nr for source in sources}

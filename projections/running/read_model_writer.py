@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 import offsets
-from journal import DatabaseError, DatabaseWentBack, EventEnvelope, Session, event_type_of
+from journal import (
+    DatabaseError,
+    DatabaseWentBack,
+    EventEnvelope,
+    OwnedSession,
+    Session,
+    event_type_of,
+)
 from journal.database import quote
 from projections.defining import (
     BATCH,
@@ -170,6 +177,12 @@ class ReadModelWriter:
         """
         await session.fetchrow(FIX_SESSION)
         return await self.plans(session, projection)
+
+    async def begin(self, session: OwnedSession, projection: Projection) -> None:
+        """As :meth:`prepare`, before the first event comes, which an append may handle that creates no tables."""
+        if any(one not in self._plans for one in projection.read_models):
+            async with session.transaction():
+                await self.prepare(session, projection)
 
     async def plans(
         self, session: Session, projection: Projection, *, creates: bool = True

@@ -7,6 +7,7 @@ offsets, so each event is matched once. The work itself is done by the database,
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -27,9 +28,17 @@ _REMEMBERED = 10_000
 _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
+_EXPIRE_EVERY = timedelta(minutes=1)
+"""How often one of all processes that match removes the subscriptions that nobody uses."""
+_CHORE = "subscriptions"
+_LOOKS_IN_A_TURN = 4
+_MOST_STEPS = 10
+"""Of a turn; the next one goes on."""
 
 _LOOK = "SELECT * FROM projections._look_at_matching_v1()"
 _BEGIN = "SELECT projections._begin_matching_v1($1)"
+_TURN = "SELECT projections._take_turn_v1($1, $2)"
+_EXPIRE = "SELECT projections._expire_subscriptions_v1()"
 _STATE = "SELECT projections._subscriptions_state_v1()"
 _INTERESTS = "SELECT i.topic, i::text AS interest FROM projections._interests_v1($1, $2) AS i"
 _MATCH = """
@@ -70,6 +79,7 @@ class Matching:
         )  # fmt: skip
         self._unanswered = Unanswered(condition_timeout)
         self._catching_up = CatchingUp(condition_timeout)
+        self._looks_at = 0.0
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match events that are due, or wait for a condition; returns the projection that matches."""
@@ -85,7 +95,19 @@ class Matching:
             await self._unanswered.go_on(session)
         if look["history"]:
             await self._catching_up.go_on(session)
+        await self._expire(session)
         return [self._projection]
+
+    async def _expire(self, session: OwnedSession) -> None:
+        """When it is this process's turn, remove subscriptions that nobody uses, some of them in each statement."""
+        now = asyncio.get_running_loop().time()
+        if now < self._looks_at:
+            return
+        self._looks_at = now + _EXPIRE_EVERY.total_seconds() / _LOOKS_IN_A_TURN
+        if await session.fetchval(_TURN, _CHORE, _EXPIRE_EVERY):
+            for _ in range(_MOST_STEPS):
+                if not await session.fetchval(_EXPIRE):
+                    break
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:
         """Match what is due, up to a number, in a transaction; returns how many events that were."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -232,9 +232,16 @@ def appended(event: Appended) -> dict[str, Any]:
     return {name: getattr(event, name) for name in names}
 
 
-def decided(did: Literal["retried", "dropped"], what: str, count: int) -> Answer:
-    """How many of what, in the plural, were decided about."""
-    return done(f"{what} {did}: {count:,}", **{did: count})
+def decided(did: Literal["retried", "dropped"], what: str, count: int, **more: Any) -> Answer:
+    """How many of what, in the plural, were decided about; a retry is made by others."""
+    said = "to be retried" if did == "retried" else did
+    return done(f"{what} {said}: {count:,}", **{did: count}, **more)
+
+
+def left_to(answer: Answer, who: str, *, runs: bool) -> Answer:
+    """An answer, and whether anybody runs who is to do what was decided; for people, a note where nobody does."""
+    note = None if runs else f"no {who} runs: it is done when one does"
+    return replace(answer, values={**answer.values, "running": runs}, note=note)
 
 
 def rescaled(kind: str, name: str, before: int, after: int) -> Answer:

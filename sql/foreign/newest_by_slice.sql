@@ -12,7 +12,9 @@ SELECT
             CROSS JOIN generate_series(0, 1023) AS s (slice)
             CROSS JOIN LATERAL (
                 SELECT e.place FROM foreign_events AS e
-                WHERE e.entity_type = k.entity_type AND e.slice = s.slice AND e.place > place_of(t.after)
+                WHERE
+                    e.entity_type = k.entity_type AND e.slice = s.slice AND e.place > place_of(t.after)
+                    AND e.place <= place_of(timestamptz '9998-12-31 00:00:00+00') -- no page reaches farther
                 ORDER BY e.place DESC LIMIT 1
             ) AS newest
         )

@@ -221,7 +221,7 @@ def test_a_paused_projection_handles_nothing_until_it_is_resumed(app: Path, hand
         resumed = called("resume", "delays", "--dsn", handled)
 
         assert worker.end() == 0
-    assert resumed.stdout == "projection 'delays' goes on\n"
+    assert (resumed.stdout, resumed.stderr) == ("projection 'delays' is not paused\n", "")
     assert "paused" in state
     assert before == ["N0", "N3"]
     assert seen(handled) == ["N0", "N3", "N9"]
@@ -378,10 +378,27 @@ def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> 
     assert found["error"] in table
 
 
+def test_a_retry_waits_for_its_outcome(app: Path, handled: str) -> None:
+    alone = called("parked", "retry", "delays", "--all", "--wait", "1ms", "--json", "--dsn", handled)
+    assert alone.returncode == 1
+    assert json.loads(alone.stdout) == {
+        "retried": 2, "handled": 0, "failed": 0, "undone": 2, "running": False,
+    }  # fmt: skip
+    run(app, handled)
+    assert parked(handled) == {"N1": "waiting", "N2": "waiting"}
+    with running("app:Delays", "--dsn", handled, cwd=app) as worker:
+        worker.until("started")
+        again = called("parked", "retry", "delays", "N1", "--wait", "5m", "--dsn", handled)
+        resumed = values("resume", "delays", "--dsn", handled)
+    assert again.stdout == "parked events handled: 0, failed again: 1, not handled yet: 0\n"
+    assert (again.returncode, again.stderr, resumed["running"]) == (1, "", True)
+
+
 @pytest.mark.slow
 def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -> None:
     result = called("parked", "retry", "delays", "N1", "--dsn", handled)
-    assert (result.returncode, result.stdout) == (0, "parked events retried: 1\n")
+    assert (result.returncode, result.stdout) == (0, "parked events to be retried: 1\n")
+    assert result.stderr == "no worker of projection 'delays' runs: it is done when one does\n"
     assert parked(handled) == {"N1": "retry", "N2": "waiting"}
     (app / "app.py").write_text(APP.replace("delay: int", "delay: int = 0"))
 

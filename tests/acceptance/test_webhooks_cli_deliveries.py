@@ -203,7 +203,7 @@ def test_dead_letters_are_tried_again_by_filter(sent: Sent) -> None:
     text = done("dead", "retry", "--endpoint", sent.endpoint[:6], "--since", "1h", "--dsn", sent.dsn)
 
     assert missed == {"retried": 0}
-    assert text == "deliveries retried: 1\n"
+    assert text == "deliveries to be retried: 1\n"
     assert states(sent)[sent.dead] == "pending"
 
 

@@ -9,6 +9,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     auditing,
     capturing,
     commands,
+    connecting,
     deduplicating,
     foreign_payloads,
     grouping,

@@ -1,4 +1,4 @@
-"""Bugs of handling events in the transaction that appends them, which the simulation finds."""
+"""Bugs of handling events in the transaction that appends them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
-from tests.mutants.layers import Simulation
+from offsets import management
+from projections.running.read_model_writer import ReadModelWriter
+from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
 from tests.mutants.seeding import method
 from tests.simulation.postgres import inline
@@ -59,3 +61,29 @@ def _any_new_source() -> AbstractContextManager[Any]:
 )
 def _handles_again() -> AbstractContextManager[Any]:
     return _ready(lambda offset, first: offset["seq_nr"] >= first - 2 if offset is not None else None)
+
+
+_TABLES = "tests/integration/running/test_inline_read_models.py::"
+
+
+@mutant(
+    "inline-without-its-tables",
+    "a read model in SQL is made inline before its tables are there, and no append succeeds",
+    "projections/running/read_model_writer.py: ReadModelWriter.begin",
+    Pytest(f"{_TABLES}test_it_is_made_inline_before_its_first_event"),
+)
+def _without_tables() -> AbstractContextManager[Any]:
+    async def begin(self: ReadModelWriter, session: Any, projection: Any) -> None:
+        pass
+
+    return method(ReadModelWriter, "begin", begin)
+
+
+@mutant(
+    "inline-mode-is-not-checked",
+    "a projection is made inline whatever its tables are",
+    "offsets/management.py: set_mode",
+    Pytest(f"{_TABLES}test_it_is_not_made_inline_where_each_append_would_fail"),
+)
+def _unchecked_mode() -> AbstractContextManager[Any]:
+    return method(management, "_MISSING_TABLES", "SELECT 1 FROM unnest($1::integer[]) WHERE FALSE")

@@ -12,8 +12,23 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
-from projections.terminal.output import Answer, Columns, decided, listing, printable, table_of, values_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    decided,
+    left_to,
+    listing,
+    printable,
+    table_of,
+    values_of,
+)
 
+_RUNS = """
+SELECT EXISTS (
+    SELECT FROM projections.workers AS w INNER JOIN projections.subscription_groups AS g ON w.group_id = g.group_id
+    WHERE g.name = $1 AND w.lease_until > clock_timestamp()
+)
+"""
 _Number = Annotated[int, Arg("ID")]
 _SomeNumber = Annotated[int | None, Arg("[ID]")]
 _COLUMNS: Columns = {
@@ -80,7 +95,8 @@ async def retry(
 
     A running consumer that has this handler does it within a moment; else it waits for one.
     """
-    return decided("retried", "dead letters", await DeadLetters(session).retry(group, number))
+    answer = decided("retried", "dead letters", await DeadLetters(session).retry(group, number))
+    return left_to(answer, f"consumer of group {group!r}", runs=await session.fetchval(_RUNS, group))
 
 
 @dead.command()

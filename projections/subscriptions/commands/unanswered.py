@@ -7,12 +7,23 @@ from typing import Annotated, NamedTuple
 
 import click
 
+import offsets
 from journal import Database, NotFound, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
-from projections.terminal.output import Answer, Columns, at, decided, listing, printable, shortened, values_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    decided,
+    left_to,
+    listing,
+    printable,
+    shortened,
+    values_of,
+)
 
 _WAITING = """
 SELECT u.unanswered_id, u.condition_id, c.sql AS condition, u.entity_type, u.source_id, u.seq_nr, u.topic,
@@ -146,7 +157,8 @@ async def retry(session: Session, /, number: _SomeNumber = None, *, every: Every
     Whoever matches does so within a moment; if it fails again, the event waits again. To have it asked about all that
     wait for it, `projections subscriptions release` the condition.
     """
-    return decided("retried", "events", await _decide(session, _RETRY, _RETRY_ALL, number))
+    answer = decided("retried", "events", await _decide(session, _RETRY, _RETRY_ALL, number))
+    return left_to(answer, "worker that matches", runs=await offsets.runs(session, "matching"))
 
 
 @waiting.command()

@@ -9,8 +9,20 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, RawJson, connect, event_type
-from projections import Event, Inline, ProjectionFailed, events, projection, read_model
+from journal import ConnectionSettings, Database, NotAllowed, RawJson, connect, event_type
+from projections import (
+    Changes,
+    Event,
+    EventEnvelope,
+    Inline,
+    ProjectionFailed,
+    Table,
+    TableError,
+    events,
+    handles,
+    projection,
+    read_model,
+)
 from projections.testing import run_until_caught_up
 from tests.fixtures.connections import WAYS, Way
 from tests.fixtures.inline import mode
@@ -149,6 +161,54 @@ async def test_a_table_that_is_not_there_is_not_created(journal: Database) -> No
     with pytest.raises(ProjectionFailed, match=r"planes is not in the database.*CREATE TABLE"):
         await inline(journal, flight("a"))
     assert await flights(journal) == 1
+
+
+@projection("seats", entity_type="plane", recovery=NO_RETRY)
+class Seats:
+    landed = events(Landed)
+    seats = read_model("SELECT seat, count(*) AS n FROM landed GROUP BY seat")
+
+
+async def test_it_is_made_inline_before_its_first_event(database: Database) -> None:
+    await run_until_caught_up(database, Seats)  # which finds no event, and makes the table
+    async with database.session() as session:
+        await Inline(Seats).set_mode(session, "inline")
+    async with database.transaction() as session:
+        await Inline(Seats).append(session, [flight("a", seat="window")])
+    assert await rows(database, "SELECT seat, n FROM seats") == [("window", 1)]
+
+
+async def test_it_is_not_made_inline_where_each_append_would_fail(database: Database) -> None:
+    await run_until_caught_up(database, Seats)
+    for change, reason in [
+        ("ALTER TABLE seats ALTER n TYPE text", "n"),
+        ("DROP TABLE seats", "CREATE TABLE"),
+    ]:
+        await execute(database, change)
+        async with database.session() as session:
+            with pytest.raises(TableError, match=reason):
+                await Inline(Seats).set_mode(session, "inline")
+    with pytest.raises(NotAllowed, match="table seats of its read model is not in the database"):
+        await mode(database, "inline", "seats")
+    assert await fetchval(database, "SELECT mode FROM projections.projections") == "live"
+    await mode(database, "live", "seats")
+
+
+PLACES = Table("places", key="place", increment="n")
+
+
+@projection("places", entity_type="plane", tables=(PLACES,))
+class Places:
+    @handles(Landed)
+    def landed(self, event: Landed, envelope: EventEnvelope) -> Changes:
+        return PLACES.upsert(place=envelope.source_id, n=1)
+
+
+async def test_tables_that_handlers_name_are_checked_before(database: Database) -> None:
+    await run_until_caught_up(database, Places)
+    async with database.session() as session:
+        with pytest.raises(TableError, match="table places is not in the database"):
+            await Inline(Places).set_mode(session, "inline")
 
 
 async def test_a_writer_needs_rights_on_the_tables_only(journal: Database, dsn: str) -> None:

@@ -24,11 +24,13 @@ from journal import (
 )
 from journal.polling import Polled, WritersPoller, shared_poller
 from journal.tasks import running
+from projections import run
 from projections.subscriptions import (
     InvalidSubscription,
     Listener,
     ListenerSettings,
     MatchedEvent,
+    Matching,
     SubscriptionLost,
     live_reader,
     subscribe,
@@ -323,6 +325,24 @@ async def test_a_subscription_in_use_is_kept_and_expires_when_nobody_uses_it(dat
     await execute(database, old)
 
     assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
+
+
+async def test_whoever_matches_removes_what_nobody_uses(database: Database) -> None:
+    """With what the guides run, and no maintenance."""
+    async with Listener(database, "feed", settings=QUICK) as listener, listener.listen():
+        kept = await subscribe_to(database, "kept")
+    await execute(database, "UPDATE projections.subscriptions SET active_at = now() - interval '1 hour'")
+
+    async with running(run(database, discovery=Matching())):
+        await until(database, "SELECT array_agg(subscription_id) = $1 FROM projections.subscriptions", [kept])
+        taken = "SELECT count(*) = 1 FROM projections.turns WHERE chore = 'subscriptions'"
+        assert await fetchval(database, taken)
+
+
+async def subscribe_to(database: Database, group: str) -> int:
+    """A subscription that does not expire."""
+    async with database.transaction() as session:
+        return await subscribe(session, group, topics=["t"])
 
 
 async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(database: Database) -> None:

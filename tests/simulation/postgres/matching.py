@@ -48,6 +48,12 @@ async def _look_at_matching_v1(db: Backend) -> list[Row]:
 
 
 @function
+async def _expire_subscriptions_v1(db: Backend) -> int:
+    """No subscription of a simulation expires."""
+    return 0
+
+
+@function
 async def _begin_matching_v1(db: Backend, min_slices: Sequence[int]) -> int:
     if found := db.select("projections", lambda p: p["name"] == MATCHING):
         return int(found[0]["projection_id"])
