@@ -36,6 +36,11 @@ class PsycopgSession(BaseSession):
             not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE
         )
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        return bool(self._connection.closed)
+
     async def drop(self) -> None:
         await self._connection.close()
 
@@ -174,10 +179,10 @@ class PsycopgDatabase(BaseDatabase):
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
-        with translated(*_ERRORS):
+        with translated(*_ERRORS, origin=self._pool):
             connection = await self._acquire()
         try:
-            yield PsycopgSession(connection, pooled=self.pooled, pins=self._pins)
+            yield PsycopgSession(connection, pooled=self.pooled, pins=self._pins, origin=self._pool)
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
             # In the middle of a statement, which may never be answered; or a standby, and the next one may not be.
             await connection.close()
