@@ -143,6 +143,8 @@ class Retrying:
             return
         name, done = self._name, "skipped" if give_up is GiveUp.SKIP else "parked"
         again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
+        if failure.fault is Fault.PROJECTION:
+            done, again = "parked", ", and tries those again"
         raise ProjectionFailed(
             f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "
             f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Fix it: the range "
