@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections import (
     AtLeastOnce,
     Event,
@@ -100,10 +100,11 @@ async def test_an_event_that_has_no_other_beside_it_is_parked_and_not_lost(
 
 async def test_one_that_is_tried_again_by_itself_can_be_dropped(journal: Database) -> None:
     await happen(journal, "tenant1", "good1")
-    async with running(journal, recording(of_tenant, recovery=NO_RETRY)) as told:
-        await told.first("parked")
-        async with journal.session() as session:
-            await offsets.ParkedSources(session).drop("p", "tenant1")
+    told = await caught_up(journal, recording(of_tenant, recovery=NO_RETRY))
+    assert told.names("parked", "failed") == ["parked"]
+    async with journal.session() as session:
+        await offsets.ParkedSources(session).drop("p", "tenant1")
+    async with running(journal, recording(of_tenant, recovery=NO_RETRY)):
         await until(journal, "SELECT count(*) = 0 FROM projections.parked_sources")
 
     each_once(await effects(journal), good1=1)
@@ -140,6 +141,24 @@ async def test_what_another_database_says_is_the_fault_of_the_event(
 
     assert told.names("parked", "failed") == ["parked"]
     assert {source for source, _ in await effects(journal)} >= {"a", "c"}
+
+
+async def test_a_time_out_of_another_database_is_the_fault_of_the_event(journal: Database) -> None:
+    """An error that no session of the range has raised, twice."""
+    left = 2
+
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise DatabaseError("canceling statement due to statement timeout", sqlstate="57014")
+
+    await happen(journal, "a")
+
+    told = await caught_up(journal, recording(fail, recovery=Recovery.retry_and_park([0, 0])))
+
+    assert told.names("error", "failed") == ["error", "error"]
+    each_once(await effects(journal), a=1)
 
 
 def test_an_interrupt_ends_the_run_and_counts_against_no_event(dsn: str) -> None:
