@@ -1,6 +1,5 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
-from journal.database.base import NO_FUNCTION_OF_OTHERS, OF_A_FOREIGN_JOURNAL
 from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
@@ -9,6 +8,7 @@ from journal.database.faults import Fault, chain, fault_of, is_conflict, is_of_t
 from journal.database.identifiers import quote
 from journal.database.pooler import refuses_parameters
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
+from journal.database.session_settings import NO_FUNCTION_OF_OTHERS, OF_A_FOREIGN_JOURNAL
 from journal.database.sync import SyncConnection, connect_sync
 from journal.dsn import hide_password
 

@@ -12,10 +12,11 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.database.base import STARTED_WITH, BaseDatabase, BaseSession
+from journal.database.base import BaseDatabase, BaseSession
 from journal.database.error_translation import translated
 from journal.database.keepalive import keep_alive
 from journal.database.session import OwnedSession, Row
+from journal.database.session_settings import STARTED_WITH
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 

@@ -14,10 +14,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession, QueuedRun
+from journal.database.base import BaseDatabase, BaseSession, QueuedRun
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
 from journal.database.session import OwnedSession, Row
+from journal.database.session_settings import PINNED, STARTED_WITH
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 

@@ -74,7 +74,7 @@ class AtLeastOncePipeline:
             self._parts.reporting.handled(done)
 
     async def _decided(self, chunk: Sequence[EventEnvelope]) -> None:
-        """Handle events, and once more those of which it was not clear whether they are at fault."""
+        """Handle events, and again those of which it was not clear whether they are at fault."""
         self._suspects = Suspects(self._parts.projection, self._parts.retrying.limit)
         await self._work(chunk)
         if self._suspects.any and not await self._parts.transactions.pause(0):

@@ -22,7 +22,7 @@ async def blame(session: Any, error: BaseException) -> Fault:
 
     Args:
         session: Of the batch, or of whoever appends, also after it is rolled back; what is queued on it is dropped.
-        error: What was raised.
+        error: The error.
     """
     fault = fault_of(error)
     if fault is Fault.EVENT or _lacks_memory(error):

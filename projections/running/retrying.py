@@ -99,8 +99,8 @@ class Retrying:
             envelope: The event.
             failure: What the last attempt failed with.
             skip: Counts it as handled.
-            alone: Whether no event of its type was handled beside it. What may be the fault of all is parked then, and
-                not skipped.
+            alone: Whether no event of its type was handled in its page. What may be the fault of all is parked
+                then, and not skipped.
 
         Raises:
             ProjectionFailed: Recovery says to stop, or more sources fail alike than may.

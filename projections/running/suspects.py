@@ -17,7 +17,7 @@ class Suspects:
     Where others pass, they are at fault. Where too many sources fail and none passes, it is no event's fault.
 
     Args:
-        projection: Whose events they are.
+        projection: The projection that handles the events.
         limit: How many sources may fail before any has passed.
     """
 

@@ -13,13 +13,13 @@ from typing import Any
 from unittest import mock
 
 from journal import Generation, WriterLockBacktracking
-from journal.database import Fault, fault_of
+from journal.database import Fault
 from journal.database.base import BaseSession
 from offsets import Verdict
 from offsets.deduplication import BatchVerdicts, OffsetState
 from offsets.store import OffsetStore
 from projections.errors import of_all
-from projections.running import dispatch, inline
+from projections.running import blame, inline
 from projections.running.parking import Parking
 from projections.running.suspects import Suspects
 from projections.running.transactions import Transactions
@@ -264,7 +264,10 @@ def _replaced(function: str, model: Any) -> Iterator[None]:
     "what-is-held-back-is-left-out",
     "an event that failed for what may be the fault of all is not tried again after the others",
     "projections/running/suspects.py: Suspects.decide",
-    Simulation(60),
+    Pytest(
+        "tests/integration/running/test_blame.py"
+        "::test_an_event_that_has_no_other_beside_it_is_parked_and_not_lost"
+    ),
 )
 def _left_out() -> AbstractContextManager[Any]:
     right = Suspects.decide
@@ -280,7 +283,7 @@ def _left_out() -> AbstractContextManager[Any]:
     "held-back-without-its-source",
     "later events of a source are handled while one before them is held back",
     "projections/running/suspects.py: Suspects.left",
-    Simulation(60),
+    Simulation(150),
 )
 def _held_back_alone() -> AbstractContextManager[Any]:
     return method(Suspects, "left", lambda _, envelopes: envelopes)
@@ -289,16 +292,16 @@ def _held_back_alone() -> AbstractContextManager[Any]:
 @mutant(
     "blame-by-the-code-alone",
     "an error of another database counts as one of the range's own",
-    "projections/running/blame.py: blame",
+    "projections/running/blame.py: _is_of",
     Pytest(
         "tests/integration/running/test_blame.py::test_a_time_out_of_another_database_is_the_fault_of_the_event"
     ),
 )
 def _by_code() -> AbstractContextManager[Any]:
-    async def blame(_: Any, error: BaseException) -> Any:
-        return fault_of(error)
+    async def is_of(_session: Any, _error: BaseException) -> bool:
+        return True
 
-    return method(dispatch, "blame", blame)
+    return method(blame, "_is_of", is_of)
 
 
 @mutant(
