@@ -261,25 +261,6 @@ def _replaced(function: str, model: Any) -> Iterator[None]:
 
 
 @mutant(
-    "what-is-held-back-is-left-out",
-    "an event that failed for what may be the fault of all is not tried again after the others",
-    "projections/running/suspects.py: Suspects.decide",
-    Pytest(
-        "tests/integration/running/test_blame.py"
-        "::test_an_event_that_has_no_other_beside_it_is_parked_and_not_lost"
-    ),
-)
-def _left_out() -> AbstractContextManager[Any]:
-    right = Suspects.decide
-
-    def decide(self: Suspects) -> list[Any]:
-        right(self)
-        return []
-
-    return method(Suspects, "decide", decide)
-
-
-@mutant(
     "held-back-without-its-source",
     "later events of a source are handled while one before them is held back",
     "projections/running/suspects.py: Suspects.left",
