@@ -32,6 +32,9 @@ from __future__ import annotations
 class ProjectionsError(Exception):
     """Root of all errors that this library raises on purpose."""
 
+    origin: object = None
+    """The pool, or the connection of the caller, whose session has raised it; None where it is of no session."""
+
 
 class InvalidValue(ProjectionsError, ValueError):
     """A setting, an option or a field cannot be as it was given; the message names it."""

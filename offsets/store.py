@@ -42,9 +42,10 @@ _ALL = "SELECT source_id, seq_nr FROM projections._all_offsets_v1($1, $2)"
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
 _READS = "SELECT mode = 'inline' AS inline, journal FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
-SELECT source_id, seq_nr, decision FROM projections.parked_sources
-WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
+SELECT source_id, seq_nr, decision, error LIKE '% It is tried again by itself' AS again
+FROM projections.parked_sources WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
 """
+_AGAIN = ". It is tried again by itself"
 _PARK = "SELECT projections._park_source_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _ADVANCE_PARKED = """
 UPDATE projections.parked_sources SET seq_nr = $4, decision = 'retry'
@@ -88,6 +89,8 @@ class Parked(NamedTuple):
     source_id: str
     seq_nr: int
     decision: str
+    again: bool
+    """Whether it is tried again by itself, while nothing is decided."""
 
 
 async def register(
@@ -315,9 +318,17 @@ class OffsetStore:
         return [Parked(*row.values()) for row in rows]
 
     async def park_in_tx(
-        self, session: Session, envelope: EventEnvelope, error: str, traceback: str, attempts: int
+        self,
+        session: Session,
+        envelope: EventEnvelope,
+        error: str,
+        traceback: str,
+        attempts: int,
+        *,
+        again: bool = False,
     ) -> None:
-        """Set a source aside at an event."""
+        """Set a source aside at an event; with ``again``, the range tries it again by itself, and the error says so."""
+        error += _AGAIN if again else ""
         e, number = envelope, self.claim.projection_id
         await session.execute(
             _PARK, number, e.source_id, e.slice, e.seq_nr, e.event_type, error, attempts, traceback

@@ -4,7 +4,7 @@ from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
 from journal.database.error_translation import raised_as, translate, translated
-from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
+from journal.database.faults import Fault, chain, fault_of, is_conflict, is_of_the_server, sqlstate_of
 from journal.database.identifiers import quote
 from journal.database.pooler import refuses_parameters
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
@@ -34,6 +34,7 @@ __all__ = [
     "fetch_on_sync",
     "hide_password",
     "is_conflict",
+    "is_of_the_server",
     "quote",
     "raised_as",
     "refuses_parameters",

@@ -57,6 +57,14 @@ class AsyncpgSession(BaseSession):
         # While it is awaited: on a lost connection the look-up fails already.
         return await getattr(self._connection, method)(*args, **options)
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        try:
+            return bool(self._connection.is_closed())
+        except asyncpg.InterfaceError:
+            return True  # likewise
+
     async def drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back
             self._connection.terminate()
@@ -181,9 +189,11 @@ class AsyncpgDatabase(BaseDatabase):
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
-        with translated(*_ERRORS):
+        with translated(*_ERRORS, origin=self._pool):
             connection = await self._acquire()
-        session = AsyncpgSession(connection, pooled=self.pooled, pins=self._pins, doubts=self._doubts)
+        session = AsyncpgSession(
+            connection, pooled=self.pooled, pins=self._pins, origin=self._pool, doubts=self._doubts
+        )
         try:
             yield session
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):

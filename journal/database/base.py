@@ -63,9 +63,17 @@ class BaseSession(ABC):
     """What the driver raises when a statement or the connection fails."""
 
     def __init__(
-        self, connection: Any, *, pooled: bool, pins: Sequence[str], doubts: Doubts | None = None
+        self,
+        connection: Any,
+        *,
+        pooled: bool,
+        pins: Sequence[str],
+        origin: object = None,
+        doubts: Doubts | None = None,
     ) -> None:
         self._connection = connection
+        self.origin = connection if origin is None else origin
+        self.lends = False
         self._doubts = doubts  # None: it is the caller's, and not for the library to close
         self.doubt = Doubt.NONE
         self._runs: list[QueuedRun] = []
@@ -85,11 +93,26 @@ class BaseSession(ABC):
                 f"statements are queued ({self._queued}), and what is run on the driver's connection would come before "
                 "them: await session.flush() first"
             )
+        self.lends = True
         return self._connection
 
     @property
     @abstractmethod
     def in_transaction(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def lost(self) -> bool: ...
+
+    async def is_sound(self) -> bool | None:
+        """See :class:`journal.database.OwnedSession`."""
+        self._take_queued()
+        try:
+            async with asyncio.timeout(_ROLLBACK):
+                await self._control("SELECT 1")
+        except self.errors:
+            return None if self.lost else False
+        return True
 
     @abstractmethod
     async def _control(self, sql: str) -> str | None:
@@ -173,6 +196,7 @@ class BaseSession(ABC):
                 self.failure = NoAnswer(
                     f"no answer from the database for {limit:g} s: its connection is dropped"
                 )
+                self.failure.origin = self.origin
                 raise self.failure from error
             failure = self._doubted(translate(error))
             if self.doubt is Doubt.NOW and not self.in_transaction:
@@ -197,6 +221,7 @@ class BaseSession(ABC):
 
     def _raise(self, error: BaseException, failure: ProjectionsError) -> NoReturn:
         """Raise a driver's error as this library's, and keep what has spoiled the transaction."""
+        failure.origin = self.origin
         if getattr(failure, "sqlstate", None) == IN_FAILED_TRANSACTION and self.failure is not None:
             raise failure from self.failure
         self.failure = failure
@@ -230,7 +255,7 @@ class BaseSession(ABC):
     def _forget(self) -> None:
         """What the transaction before has left."""
         self._take_queued()
-        self.failure, self.queue_failed = None, False
+        self.failure, self.queue_failed, self.lends = None, False, False
 
     async def commit(self) -> None:
         await self.flush()

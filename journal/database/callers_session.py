@@ -122,8 +122,17 @@ async def spoil(session: Any) -> None:
 class _SyncSession:
     """What writing tables asks of a session, on psycopg's synchronous connection: nothing here ever waits."""
 
+    lends = False  # handlers of tables get no session
+
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
+        self.connection = self.origin = connection
+
+    async def is_sound(self) -> bool | None:
+        try:
+            await self.fetchval("SELECT 1")
+        except DatabaseError:
+            return None if self.connection.closed else False
+        return True
 
     async def drop(self) -> None:
         self.connection.close()
@@ -146,7 +155,7 @@ class _SyncSession:
         from psycopg.rows import dict_row  # noqa: PLC0415 - likewise
 
         cursor = psycopg.RawCursor(self.connection, row_factory=dict_row)
-        with translated(Exception):
+        with translated(Exception, origin=self.origin):
             return cursor.execute(sql.encode(), args or None)
 
 

@@ -144,11 +144,13 @@ def raised_as(kinds: Mapping[str, Callable[[str], ProjectionsError]]) -> Iterato
 
 
 @contextmanager
-def translated(*kinds: type[BaseException]) -> Iterator[None]:
-    """Raise errors of ``kinds`` as errors of this library, with the original as ``__cause__``."""
+def translated(*kinds: type[BaseException], origin: object = None) -> Iterator[None]:
+    """Raise errors of ``kinds`` as errors of this library, with the original as ``__cause__``, and of this origin."""
     try:
         yield
     except ProjectionsError:
         raise
     except kinds as error:
-        raise translate(error) from error
+        failure = translate(error)
+        failure.origin = origin
+        raise failure from error

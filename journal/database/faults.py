@@ -95,25 +95,41 @@ IN_FAILED_TRANSACTION: Final = "25P02"
 """Says nothing: what came before it has spoiled the transaction."""
 
 _OF_THE_DATABASE = (DatabaseUnavailable, SchemaError)
+_OF_THE_SERVER = ("25", "53", "57", "58")
+"""Classes of a database that is read-only, shuts down, or lacks what it needs: its connections may live on."""
+
+
+_LONGEST_CHAIN = 1_000
+"""Errors that are looked at: an ``orig`` that makes another one each time has no end."""
 
 
 def chain(error: BaseException) -> Iterator[Any]:
     """The error and what it wraps: SQLAlchemy keeps the driver's error in ``orig`` or ``__cause__``."""
     seen: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen:
+    while current is not None and id(current) not in seen and len(seen) < _LONGEST_CHAIN:
         seen.add(id(current))
         yield current
-        current = getattr(current, "orig", None) or current.__cause__
+        wrapped = _attribute(current, "orig")
+        current = wrapped if isinstance(wrapped, BaseException) else current.__cause__
+
+
+def _attribute(error: BaseException, name: str) -> Any:
+    """An attribute of an error that anybody may have defined; None where there is none, or it cannot be had."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property may raise anything
+        return None
+
+
+def _code_of(cause: BaseException) -> str | None:
+    code = _attribute(cause, "sqlstate")
+    return code if isinstance(code, str) and code != IN_FAILED_TRANSACTION else None
 
 
 def sqlstate_of(error: BaseException) -> str | None:
     """The code that the database sent, whoever has wrapped it; None where it has said nothing."""
-    for cause in chain(error):
-        code = getattr(cause, "sqlstate", None)
-        if isinstance(code, str) and code != IN_FAILED_TRANSACTION:
-            return code
-    return None
+    return next((code for code in map(_code_of, chain(error)) if code), None)
 
 
 def fault_of_code(sqlstate: str) -> Fault:
@@ -131,14 +147,18 @@ def fault_of(error: BaseException) -> Fault:
     for cause in chain(error):
         if isinstance(cause, MemoryError):
             return Fault.BATCH
-        code = getattr(cause, "sqlstate", None)
-        if isinstance(code, str) and code != IN_FAILED_TRANSACTION:
+        if code := _code_of(cause):
             return fault_of_code(code)
         if isinstance(cause, OutOfMemory):  # this process: the server sends a code
             return Fault.BATCH
         if isinstance(cause, _OF_THE_DATABASE):  # without a word from the server, or said of its code
             return Fault.DATABASE
     return Fault.EVENT
+
+
+def is_of_the_server(sqlstate: str) -> bool:
+    """Whether a code of ``Fault.DATABASE`` is of the server itself; of another, not where the connection lives on."""
+    return sqlstate[:2] in _OF_THE_SERVER
 
 
 def is_conflict(error: BaseException) -> bool:

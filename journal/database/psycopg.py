@@ -38,6 +38,11 @@ class PsycopgSession(BaseSession):
             not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE
         )
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        return bool(self._connection.closed)
+
     async def drop(self) -> None:
         await self._connection.close()
 
@@ -181,9 +186,11 @@ class PsycopgDatabase(BaseDatabase):
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
-        with translated(*_ERRORS):
+        with translated(*_ERRORS, origin=self._pool):
             connection = await self._acquire()
-        session = PsycopgSession(connection, pooled=self.pooled, pins=self._pins, doubts=self._doubts)
+        session = PsycopgSession(
+            connection, pooled=self.pooled, pins=self._pins, origin=self._pool, doubts=self._doubts
+        )
         try:
             yield session
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):

@@ -118,9 +118,28 @@ class OwnedSession(Session, Protocol):
     pooled: bool
     """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""
 
+    origin: object
+    """Its pool, or its connection where that is of no pool of ours: errors that it raises have it."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        ...
+
+    lends: bool
+    """Whether the driver's own connection was taken from it since ``begin``."""
+
     patience: timedelta | None
     """How long a statement may take; then its connection is dropped, and it raises :class:`journal.NoAnswer`. None: for
     as long as it takes."""
+
+    async def is_sound(self) -> bool | None:
+        """
+        After an error: whether statements still succeed; drops what is queued.
+
+        None: the connection is lost. False: the transaction is spoiled.
+        """
+        ...
 
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         """

@@ -1,4 +1,4 @@
-"""Settings of the server that every session of the library has, whatever its role's and its database's defaults are."""
+"""Settings of PostgreSQL that sessions of the library have, whatever those of a role or a database are."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervi
 from projections.defining import Discovery
 from projections.durations import Duration, duration_text
 from projections.extras import registered
+from projections.failing import ALIKE
 from projections.http.addresses import Address
 from projections.running import (
     ABORT_AFTER,
@@ -106,7 +107,7 @@ class _Options:
             type=Duration(least="1ms", most="1d"),
         ),
     ] = timedelta(seconds=60)
-    alike_failures: Annotated[int, Opt(_ALIKE, type=click.IntRange(1))] = 10
+    alike_failures: Annotated[int, Opt(_ALIKE, type=click.IntRange(1))] = ALIKE
     grace: Annotated[timedelta, Opt(_GRACE, type=Duration(least="100ms", most="1d"))] = timedelta(seconds=80)
     backtracking: Annotated[
         Literal["writer-lock", "interval"],

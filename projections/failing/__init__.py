@@ -5,4 +5,5 @@ from projections.failing.recovery import Recovery as Recovery
 from projections.failing.retries import Backoff as Backoff
 from projections.failing.retries import Pause as Pause
 from projections.failing.retries import Retries as Retries
+from projections.failing.streak import ALIKE as ALIKE
 from projections.failing.streak import Streak as Streak

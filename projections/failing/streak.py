@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+ALIKE: Final = 10
+"""How many sources may fail alike, by default."""
 
 
 class Streak:

@@ -1,5 +1,6 @@
 """Running projections: workers, the ranges that they hold, and what is done with each batch."""
 
+from projections.running.blame import comes_from_outside as comes_from_outside
 from projections.running.dispatch import Dispatcher as Dispatcher
 from projections.running.event_loop import loop_runner as loop_runner
 from projections.running.inline import Inline as Inline

@@ -9,8 +9,14 @@ from journal import Database, EventEnvelope, OwnedSession
 from journal.database import Fault, fault_of
 from journal.tasks import end
 from projections.defining import AtLeastOnce, Kind
+from projections.errors import HandlerFailed
 from projections.running.pipeline import Parts
 from projections.running.reporting import too_large
+from projections.running.suspects import Suspects
+
+
+class _Unclear(Exception):
+    """Events have failed, and it is not clear whether they are at fault."""
 
 
 class AtLeastOncePipeline:
@@ -31,6 +37,7 @@ class AtLeastOncePipeline:
         self._delivery = delivery
         self._done: list[EventEnvelope] = []
         self._read: Sequence[EventEnvelope] = ()
+        self._suspects = Suspects(parts.projection, parts.retrying.limit)
 
     async def handle(
         self,
@@ -49,7 +56,7 @@ class AtLeastOncePipeline:
                     await self._handle_chunk(session, chunk)
 
     async def _handle_chunk(self, session: OwnedSession, chunk: Sequence[EventEnvelope]) -> None:
-        work = asyncio.create_task(self._work(chunk))
+        work = asyncio.create_task(self._decided(chunk))
         try:
             while not work.done():
                 await asyncio.wait([work], timeout=self._delivery.within.total_seconds())
@@ -65,6 +72,13 @@ class AtLeastOncePipeline:
         if done:
             await self._parts.transactions.commit(session, done)
             self._parts.reporting.handled(done)
+
+    async def _decided(self, chunk: Sequence[EventEnvelope]) -> None:
+        """Handle events, and again those of which it was not clear whether they are at fault."""
+        self._suspects = Suspects(self._parts.projection, self._parts.retrying.limit)
+        await self._work(chunk)
+        if self._suspects.any and not await self._parts.transactions.pause(0):
+            await self._work([envelope for chain in self._suspects.decide() for envelope in chain])
 
     async def _work(self, chunk: Sequence[EventEnvelope]) -> None:
         places = asyncio.Semaphore(self._delivery.concurrency)
@@ -91,27 +105,31 @@ class AtLeastOncePipeline:
             for envelope in chain:
                 if await self._parts.transactions.pause(0):
                     return
-                if not await self._attempts(session, [envelope]):
-                    return
+                await self._attempts(session, [envelope])
 
     async def _attempts(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
         """Handle events together, as recovery says; False when their source is parked."""
-        if not (events := self._parts.parking.left(events)):
+        if not (events := self._suspects.left(self._parts.parking.left(events))):
             return False
         retrying, first = self._parts.retrying, events[0]
         try:
             failure = await retrying.attempts(first, lambda: self._call(session, events))
+        except _Unclear:
+            return len(events) > 1 and await self._halves(session, events)
         except Exception as error:
             if len(events) == 1 or fault_of(error) is not Fault.BATCH:
                 raise
             return await self._halves(session, events)
         if failure is None:
             retrying.handled(events)
+            self._suspects.passed(events)
             self._done.extend(events)
             return True
         if len(events) > 1:
             return await self._halves(session, events)
-        return await retrying.give_up(session, first, failure, lambda: self._skip(first))
+        return await retrying.give_up(
+            session, first, failure, lambda: self._skip(first), alone=self._suspects.is_alone(first)
+        )
 
     async def _call(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> None:
         try:
@@ -120,6 +138,12 @@ class AtLeastOncePipeline:
             if len(events) > 1 or not self._parts.pages.reads_little(len(self._read)):
                 raise
             raise too_large(events[0], error) from error
+        except HandlerFailed as failure:
+            if failure.fault is Fault.PROJECTION and (
+                len(events) > 1 or self._suspects.hold(events[0], failure)
+            ):
+                raise _Unclear from failure
+            raise
 
     async def _halves(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
         """Try the halves of a list apart, until the event that fails stands alone."""

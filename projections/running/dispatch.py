@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from journal import (
     DatabaseError,
+    DatabaseWentBack,
     EventEnvelope,
     InvalidPayload,
     OwnedSession,
@@ -19,10 +20,11 @@ from journal import (
     UnknownEventType,
     decoder,
 )
-from journal.database import Fault, fault_of, sqlstate_of, translate
+from journal.database import Fault, sqlstate_of, translate
 from offsets import TransactionEnded
 from projections.defining import Batch, ExactlyOnce, Kind, Projection, TableError
-from projections.errors import HandlerFailed, ProjectionFailed, describe
+from projections.errors import HandlerFailed, ProjectionFailed, describe, name_of, text_of
+from projections.running.blame import before_it, blame, comes_from_outside
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.reacting import find_reactions
 from projections.running.read_model_writer import ReadModelWriter
@@ -34,9 +36,6 @@ T = TypeVar("T")
 _SILENCE = 1.0
 """Seconds, by the event loop's clock, after which the database hears something: it ends a silent transaction."""
 _SPEAK = "SELECT 1"
-
-# What a handler may raise: a poison event must not end the process, nor look like its end.
-_OF_A_HANDLER = (Exception, asyncio.CancelledError, SystemExit)
 
 _Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
@@ -141,10 +140,8 @@ class Dispatcher:
                     name(envelope)
                     with watchdog:
                         await method(session, event, envelope)
-                except TimeoutError as error:
-                    _raise(self._hung(watchdog, error), envelope, index)
-                except _OF_A_HANDLER as error:
-                    _raise(error, envelope, index)
+                except BaseException as error:  # noqa: BLE001 - a poison event ends no process, nor looks like its end
+                    await _raise(session, self._hung(watchdog, error), envelope, index)
                 if self._in_transaction:
                     if _spoiled(session):
                         await _complain(session, envelope, index)
@@ -161,15 +158,13 @@ class Dispatcher:
         try:
             with watchdog:
                 await session.flush()
-        except TimeoutError as error:
-            _raise(self._hung(watchdog, error), envelopes[0], None, several)
-        except _OF_A_HANDLER as error:
-            _raise(error, envelopes[0], None, several)
+        except BaseException as error:  # noqa: BLE001 - as above
+            await _raise(session, self._hung(watchdog, error), envelopes[0], None, several)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         clock = asyncio.get_running_loop().time
         spoken_at = clock()
-        for method, events in self._lists(envelopes):
+        for method, events in await self._lists(session, envelopes):
             first = events[0][1]
             several = f"a group of {len(events)} from " if len(events) > 1 else ""
             try:
@@ -177,10 +172,8 @@ class Dispatcher:
                     name(first)
                     await method(session, events)
                     await session.flush()
-            except TimeoutError as error:
-                _raise(self._hung(watchdog, error), first, None, several)
-            except _OF_A_HANDLER as error:
-                _raise(error, first, None, several)
+            except BaseException as error:  # noqa: BLE001 - as above
+                await _raise(session, self._hung(watchdog, error), first, None, several)
             if self._in_transaction:
                 if _spoiled(session):
                     await _complain(session, first, None)
@@ -194,19 +187,19 @@ class Dispatcher:
             with self._monitor.handling() as name, closing(Watchdog(self._timeout)) as watchdog, watchdog:
                 name(first)
                 await self._target.handle(session, envelopes)
-        except TimeoutError as error:
-            _raise(self._hung(watchdog, error), first, None)
-        except _OF_A_HANDLER as error:
-            _raise(error, first, None)
+        except BaseException as error:  # noqa: BLE001 - as above
+            await _raise(session, self._hung(watchdog, error), first, None)
 
-    def _hung(self, watchdog: Watchdog, error: TimeoutError) -> TimeoutError:
-        if not watchdog.expired():
+    def _hung(self, watchdog: Watchdog, error: BaseException) -> BaseException:
+        if not isinstance(error, TimeoutError) or not watchdog.expired():
             return error  # the handler's own
         hung = TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")
         hung.__cause__ = error  # knows where it was waiting
         return hung
 
-    def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
+    async def _lists(
+        self, session: OwnedSession, envelopes: Sequence[EventEnvelope]
+    ) -> list[tuple[Callable[..., Any], _Events]]:
         """The list of each method; cut where a source goes on with another method, to keep its order."""
         lists: list[tuple[Callable[..., Any], _Events]] = []
         growing: dict[Callable[..., Any], _Events] = {}
@@ -216,8 +209,8 @@ class Dispatcher:
                 if (found := self._find(envelope)) is None:
                     continue
                 event = found[0](envelope)
-            except InvalidPayload as error:
-                _raise(error, envelope, index)
+            except BaseException as error:  # noqa: BLE001 - of a validator or an upcast
+                await _raise(session, error, envelope, index)
             method = found[1]
             if taken_by.get(envelope.source_id, method) != method:
                 growing, taken_by = {}, {}
@@ -240,25 +233,29 @@ class Dispatcher:
                 try:
                     decode, method = found or self._find(envelope)  # type: ignore[misc]
                     collect(envelope.source_id, method(decode(envelope), envelope))
-                except _OF_A_HANDLER as error:
-                    _raise(error, envelope, index)
+                except BaseException as error:  # noqa: BLE001 - as above
+                    await _raise(session, error, envelope, index)
         await self._tables.prepare(
             session, *batch.tables
         )  # a table that does not fit is nobody's event's fault
-        try:
-            await self.within_time(self._tables.write(session, batch))
-        except TableError as error:
-            raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
+        await self._write(session, envelopes, self._tables.write(session, batch))
 
     async def _statement(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         plans = await self._read_models.prepare(session, self._projection)  # as above
         write = self._read_models.write if self._in_place else self._read_models.write_given
         with self._monitor.handling() as name:
             name(envelopes[0])
-            try:
-                await self.within_time(write(session, plans, envelopes))
-            except (DatabaseError, InvalidPayload) as error:
-                _raise(error, envelopes[0], None, "" if len(envelopes) == 1 else "a batch from ")
+            await self._write(session, envelopes, write(session, plans, envelopes))
+
+    async def _write(
+        self, session: OwnedSession, envelopes: Sequence[EventEnvelope], writing: Awaitable[None]
+    ) -> None:
+        try:
+            await self.within_time(writing)
+        except (ProjectionFailed, DatabaseWentBack):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            await _raise(session, error, envelopes[0], None, "" if len(envelopes) == 1 else "a batch from ")
 
     async def within_time(self, writing: Awaitable[T]) -> T:
         """
@@ -282,30 +279,30 @@ def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) ->
 
 
 def _reason(error: BaseException) -> str:
-    return (
-        str(error)
-        if isinstance(error, DatabaseError | InvalidPayload)
-        else f"{type(error).__name__}: {error}"
-    )
+    named = isinstance(error, DatabaseError | InvalidPayload | TableError)
+    return text_of(error) if named else f"{name_of(error)}: {text_of(error)}"
 
 
-def _raise(error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = "") -> NoReturn:
+async def _raise(
+    session: OwnedSession, error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = ""
+) -> NoReturn:
     """Raise what a handler's error is: the event's failure, or an error that is not the event's."""
-    if _is_cancelled(error):
-        raise error
-    if fault_of(error) is not Fault.EVENT:
+    if comes_from_outside(error):
+        if isinstance(error, Exception | KeyboardInterrupt | GeneratorExit | asyncio.CancelledError):
+            raise error
+        raise asyncio.CancelledError from error  # what the handler made of it
+    if (before := before_it(session, error)) is not None:
+        raise before from error
+    fault = await blame(session, error)
+    if fault in {Fault.BATCH, Fault.DATABASE}:
         if isinstance(error, ProjectionsError) or sqlstate_of(error) is None:
             raise error
-        raise translate(error) from error  # the driver's own, or the user's about it
+        failure = translate(error)  # the driver's own, or the user's about it
+        failure.origin = session.origin
+        raise failure from error
     # What does not fit its model, or has none, names the event already.
-    what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
-    raise HandlerFailed(prefix + what, index) from error
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether the range itself is being cancelled, and not something that a handler waited for."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    what = text_of(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
+    raise HandlerFailed(prefix + what, index, fault) from error
 
 
 def _spoiled(session: OwnedSession) -> bool:
@@ -314,7 +311,8 @@ def _spoiled(session: OwnedSession) -> bool:
 
 async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
     """Say what a handler has done to its transaction."""
-    if session.failure is not None and fault_of(session.failure) is not Fault.EVENT:
+    fault = Fault.EVENT if session.failure is None else await blame(session, session.failure)
+    if session.failure is not None and fault in {Fault.BATCH, Fault.DATABASE}:
         raise session.failure
     if not session.in_transaction:
         await session.fetchval(_SPEAK)  # raises when it is the connection that has ended
@@ -327,4 +325,5 @@ async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int |
         f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
         f"{failure}. Wrap the statement in session.savepoint()",
         index,
+        fault,
     ) from session.failure

@@ -34,13 +34,13 @@ from journal.database import (
     at_once,
     driver_of,
     driver_of_sync,
-    fault_of,
     session_on,
     spoil,
     sqlstate_of,
 )
 from projections.defining import Batch, ExactlyOnce, Kind, Projection, Table, projection_of
-from projections.errors import HandlerFailed, InvalidHandler, describe
+from projections.errors import HandlerFailed, InvalidHandler, describe, text_of
+from projections.running.blame import blame, comes_from_outside
 from projections.running.given_events import write_given
 from projections.running.read_model_writer import ReadModelWriter
 from projections.running.table_writer import TableWriter
@@ -245,10 +245,11 @@ async def _handle(
             await session.flush()  # an error of what it has queued names it
             _check_unspoiled(session)
         await writers.tables.write(session, batch)
-    except Exception as error:
-        if fault_of(error) in _NOT_OF_THE_HANDLER:
+    except BaseException as error:
+        if comes_from_outside(error) or (await blame(session, error)) in _NOT_OF_THE_HANDLER:
             raise
-        raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
+        where = f"inline, projection {projection.name!r}, {describe(at)}"
+        raise HandlerFailed(f"{where}: {text_of(error)}") from error
 
 
 async def _check_tables(session: Session, projection: Projection) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from journal import EventEnvelope, OwnedSession, Page, SliceReader
 from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
+from projections.failing import Backoff
 from projections.running.dispatch import Dispatcher
 from projections.running.read_journal import Reading
 from projections.running.reporting import Reporting, too_large
 from projections.running.transactions import Transactions
+
+_AGAIN = Backoff(timedelta(milliseconds=200), timedelta(minutes=5))
+"""Pauses before a source is tried again by itself: each failure costs a transaction, and there may be many sources."""
 
 
 class Parking:
@@ -43,6 +49,8 @@ class Parking:
         self._batch_size = batch_size
         self._reader = reader
         self._reading = reading
+        self._again: dict[str, tuple[int, float]] = {}
+        self._due_at = 0.0
 
     def left(self, envelopes: Iterable[EventEnvelope]) -> list[EventEnvelope]:
         """Of events, those whose sources do not wait."""
@@ -54,13 +62,45 @@ class Parking:
     ) -> None:
         """Set a source aside at an event that has failed this number of times."""
         await self._transactions.park(session, envelope, failure, attempts)
+        self._again.pop(envelope.source_id, None)
+        if failure.fault is Fault.PROJECTION:
+            self._try_later(envelope.source_id)
         self._reporting.parked(envelope, failure)
 
+    def follow(self, sources: Iterable[Parked]) -> bool:
+        """At the start of a range: try again soon what is to be; whether there are decisions to follow."""
+        decided = False
+        for parked in sources:
+            decided |= parked.decision != "waiting"
+            if parked.again:
+                self._try_later(parked.source_id)
+        return decided
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a source is to be tried again by itself."""
+        return bool(self._again) and self._due_at <= asyncio.get_running_loop().time()
+
     async def follow_decisions(self, session: OwnedSession) -> None:
-        """Let sources go on that somebody has decided about: first the event they wait at, then what has come since."""
+        """
+        Let sources go on that somebody has decided about, and try again what may have been repaired.
+
+        First the event they wait at, then what has come since.
+        """
+        now = asyncio.get_running_loop().time()
         for parked in await self._transactions.store.parked(session):
-            if parked.decision != "waiting":
+            _, due_at = self._again.get(parked.source_id, (0, now))
+            if parked.decision != "waiting" or (parked.again and due_at <= now):
                 await self._unpark(session, parked)
+        self._due_at = min((due_at for _, due_at in self._again.values()), default=0.0)
+
+    def _try_later(self, source_id: str) -> int:
+        """Try a source again by itself, after a pause that grows; how often it was tried."""
+        tries = self._again.get(source_id, (0, 0.0))[0] + 1
+        due_at = asyncio.get_running_loop().time() + _AGAIN.delay(tries).total_seconds()
+        self._due_at = min(self._due_at, due_at) if self._again else due_at
+        self._again[source_id] = tries, due_at
+        return tries
 
     async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
         """Handle what came while a source was parked, in order; what is not visible yet comes through the log."""
@@ -72,6 +112,11 @@ class Parking:
                 await self._go_on(session, page, drop=drop)
             except HandlerFailed as failure:
                 if len(page) == 1:
+                    by_itself = parked.decision == "waiting" and page[0].seq_nr == parked.seq_nr
+                    if by_itself and failure.fault is Fault.PROJECTION:
+                        tries = self._try_later(parked.source_id)
+                        self._reporting.attempt_failed(page[0], failure, tries)
+                        return
                     self._reporting.attempt_failed(page[0], failure, 1)
                     await self.park(session, page[0], failure, 1)  # it waits for another decision
                     return
@@ -86,6 +131,7 @@ class Parking:
             if await self._transactions.pause(0):
                 return
         await self._transactions.unpark(session, parked.source_id)
+        self._again.pop(parked.source_id, None)
         self._reporting.unparked(parked.source_id)
 
     async def _read(

@@ -14,6 +14,7 @@ from projections.running.page_limit import PageLimit
 from projections.running.parking import Parking
 from projections.running.reporting import Reporting, too_large
 from projections.running.retrying import Retrying
+from projections.running.suspects import Suspects
 from projections.running.transactions import Transactions
 
 
@@ -52,24 +53,30 @@ class Pipeline:
         size = self._parts.projection.batch_size  # filled gaps may have made it more
         pages = self._parts.pages
         todo = [list(envelopes[start : start + size]) for start in range(0, len(envelopes), size)][::-1]
-        while todo:
+        suspects = Suspects(self._parts.projection, self._parts.retrying.limit)
+        while todo or suspects.any:
             await self._parts.transactions.wait(0)
-            if not (batch := self._parts.parking.left(todo.pop())):
+            if not todo:
+                todo = suspects.decide()[::-1]
+            if not (batch := suspects.left(self._parts.parking.left(todo.pop()))):
                 continue
             try:
                 await self._commit(session, batch, settled=settled)
+                suspects.passed(batch)
             except HandlerFailed as failure:
-                if len(batch) == 1:
-                    await self._recover(session, batch[0], failure)
-                else:
+                if len(batch) > 1:
                     todo.extend(reversed(_around(batch, failure.index)))
+                elif suspects.hold(batch[0], failure):
+                    settled = False  # from here on, what is handled comes after events that are not
+                else:
+                    await self._recover(session, batch[0], failure, suspects)
             except Exception as error:
                 if len(batch) > 1 and fault_of(error) is Fault.BATCH:
                     todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
                 elif (
                     isinstance(error, MemoryError) and len(batch) == 1 and pages.reads_little(len(envelopes))
                 ):
-                    await self._recover(session, batch[0], too_large(batch[0], error))
+                    await self._recover(session, batch[0], too_large(batch[0], error), suspects)
                 else:
                     raise
 
@@ -85,7 +92,9 @@ class Pipeline:
         parts.retrying.handled(batch)
         parts.reporting.handled(batch)
 
-    async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+    async def _recover(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, suspects: Suspects
+    ) -> None:
         async def handle() -> None:
             try:
                 await self._commit(session, [envelope])
@@ -94,7 +103,10 @@ class Pipeline:
 
         retrying, transactions = self._parts.retrying, self._parts.transactions
         if last := await retrying.attempts(envelope, handle, failure):
-            await retrying.give_up(session, envelope, last, lambda: transactions.commit(session, [envelope]))
+            await retrying.give_up(
+                session, envelope, last, lambda: transactions.commit(session, [envelope]),
+                alone=suspects.is_alone(envelope),
+            )  # fmt: skip
 
 
 def _around(batch: list[EventEnvelope], index: int | None) -> list[list[EventEnvelope]]:

@@ -190,7 +190,6 @@ class RangeRunner:
         session = await self._session.get()
         await self._process.read_models.begin(session, self.projection)
         sources = await self._store.parked(session)
-        self._decisions |= any(source.decision != "waiting" for source in sources)
         parked = {source.source_id: source.seq_nr for source in sources}
         state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
         if self._reborn and self._log.log.is_by_number:
@@ -208,6 +207,7 @@ class RangeRunner:
         )  # fmt: skip
         self._transactions = transactions
         self._make_pipeline(target, transactions)
+        self._decisions |= self._parking.follow(sources)
 
     async def _fit_journal(self) -> None:
         """Make sure that the journal has what is handled: it may have gone back in time alone."""
@@ -229,7 +229,7 @@ class RangeRunner:
         with suppress(Stopping):
             while await self._may_run():
                 step = self._backtracking.next_step()
-                if self._decisions:
+                if self._decisions or self._parking.is_due:
                     self._decisions = False
                     await self._parking.follow_decisions(await self._session.get())
                 if self._process.connections.scarce:  # others wait for a turn, and a poll may come late

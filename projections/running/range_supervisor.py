@@ -19,7 +19,7 @@ from journal.database import Fault, fault_of, sqlstate_of
 from journal.tasks import end, happens
 from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.defining import Projection, TableError
-from projections.errors import said, storable
+from projections.errors import ProjectionFailed, said, storable
 from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
@@ -263,6 +263,10 @@ def _said(error: Exception) -> str:
     """An error, and what is to be done where no event is at fault and only somebody who fixes it can help."""
     text = said(error)
     fault = fault_of(error)
-    if sqlstate_of(error) is None or fault not in {Fault.BATCH, Fault.PROJECTION}:
+    if (
+        isinstance(error, ProjectionFailed)
+        or sqlstate_of(error) is None
+        or fault not in {Fault.BATCH, Fault.PROJECTION}
+    ):
         return text
     return f"{text}. No event is at fault, and none is set aside: {fault.value}"

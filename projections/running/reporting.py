@@ -10,7 +10,7 @@ from datetime import datetime
 from journal import EventEnvelope, SliceRange
 from projections.errors import HandlerFailed, describe, said
 from projections.running.observer import StatusObserver
-from projections.running.tracebacks import trace_of
+from projections.running.tracebacks import shown_trace
 
 log = logging.getLogger("projections")
 
@@ -46,7 +46,7 @@ class Reporting:
         """An attempt at an event has failed; 1 is the first."""
         log.warning(
             "%s: attempt %d failed: %s", self._name, attempt, failure_of(envelope, failure),
-            exc_info=trace_of(failure.__cause__ or failure) if attempt == 1 else None,
+            exc_info=shown_trace(failure.__cause__ or failure) if attempt == 1 else None,
             extra={"action": "handler_failed", "projection": self._name, "attempt": attempt},
         )  # fmt: skip
         self._observer.error(self._name, envelope, failure.__cause__ or failure, attempt)
@@ -71,7 +71,7 @@ class Reporting:
     def _given_up(self, action: str, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         log.error(
             "%s: %s %s", self._name, action, failure_of(envelope, failure),
-            exc_info=trace_of(failure.__cause__ or failure),
+            exc_info=shown_trace(failure.__cause__ or failure),
             extra={
                 "action": action, "projection": self._name, "source_id": envelope.source_id, "seq_nr": envelope.seq_nr,
             },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from journal import EventEnvelope, OwnedSession
+from journal.database import Fault
 from projections.defining import Projection
 from projections.errors import HandlerFailed, ProjectionFailed
 from projections.failing import GiveUp, Streak
@@ -39,6 +40,11 @@ class Retrying:
         self._parking = parking
         self._reporting = reporting
         self._wait = wait
+
+    @property
+    def limit(self) -> int:
+        """How many sources may fail alike."""
+        return self._streak.limit
 
     async def attempts(
         self,
@@ -82,15 +88,31 @@ class Retrying:
         envelope: EventEnvelope,
         failure: HandlerFailed,
         skip: Callable[[], Awaitable[None]],
+        *,
+        alone: bool,
     ) -> bool:
         """
-        Give up an event that failed; ``skip`` counts it as handled. Returns whether its source goes on.
+        Give up an event that failed; returns whether its source goes on.
+
+        Args:
+            session: Outside a transaction.
+            envelope: The event.
+            failure: What the last attempt failed with.
+            skip: Counts it as handled.
+            alone: Whether no event of its type was handled in its page. What may be the fault of all is parked
+                then, and not skipped.
 
         Raises:
             ProjectionFailed: Recovery says to stop, or more sources fail alike than may.
         """
+        give_up = self._recovery.give_up
+        if failure.fault is Fault.PROJECTION:
+            if not alone:
+                self.handled_types([envelope.event_type])
+            elif give_up is GiveUp.SKIP:
+                give_up = GiveUp.PARK
         self._check_streak(envelope, failure)
-        match self._recovery.give_up:
+        match give_up:
             case GiveUp.FAIL:
                 raise ProjectionFailed(
                     f"projection {self._name!r}: {failure_of(envelope, failure)}"
@@ -121,6 +143,8 @@ class Retrying:
             return
         name, done = self._name, "skipped" if give_up is GiveUp.SKIP else "parked"
         again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
+        if failure.fault is Fault.PROJECTION:
+            done, again = "parked", ", and tries those again"
         raise ProjectionFailed(
             f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "
             f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Fix it: the range "

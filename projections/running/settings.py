@@ -9,7 +9,7 @@ from pydantic import Field
 
 from journal import PAGE_BYTES, PollPacing
 from offsets.leases import LeaseSettings
-from projections.failing import Backoff
+from projections.failing import ALIKE, Backoff
 
 WORKER_CONNECTIONS = 20
 """The pool of a worker process, by default."""
@@ -69,7 +69,7 @@ class RunSettings(LeaseSettings):
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a failed range starts again."""
 
-    alike_failures: int = Field(default=10, ge=1)
+    alike_failures: int = Field(default=ALIKE, ge=1)
     """How many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
     range stops, for then the handler is at fault. It starts again with pauses, and goes on once that is fixed."""
 

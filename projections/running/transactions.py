@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from journal import DatabaseError, EventEnvelope, OwnedSession, ProjectionsError, Session
-from journal.database import Fault, fault_of, is_conflict
+from journal.database import Fault, is_conflict
 from offsets import OffsetState, OffsetStore, notify_handled
-from projections.errors import HandlerFailed, said
+from projections.errors import HandlerFailed, name_of, said, text_of
+from projections.running.blame import blame
 from projections.running.tracebacks import traceback_of
 
 log = logging.getLogger("projections")
@@ -110,7 +111,8 @@ class Transactions:
 
         async def work() -> None:
             trace = traceback_of(failure.__cause__ or failure)
-            await self.store.park_in_tx(session, envelope, said(failure), trace, attempts)
+            again = failure.fault is Fault.PROJECTION
+            await self.store.park_in_tx(session, envelope, said(failure), trace, attempts, again=again)
 
         await self.commit(session, [], work)
         self.state.parked[envelope.source_id] = envelope.seq_nr
@@ -220,9 +222,12 @@ class Transactions:
         for attempt in range(1, _CONFLICT_RETRIES + 1):
             try:
                 return await self._try(session, store)
-            except DatabaseError as error:
-                if fault_of(error) is Fault.EVENT:
-                    raise HandlerFailed(f"the batch could not be written: {error}") from error
+            except (ProjectionsError, Stopping, MemoryError, OSError) as error:
+                if not isinstance(error, DatabaseError):
+                    raise
+                fault = await blame(session, error)
+                if fault in {Fault.EVENT, Fault.PROJECTION}:
+                    raise HandlerFailed(f"the batch could not be written: {error}", None, fault) from error
                 if attempt == _CONFLICT_RETRIES or not is_conflict(error):
                     raise
                 log.info(
@@ -230,6 +235,9 @@ class Transactions:
                     extra={"action": "conflict", "projection": self._name, "attempt": attempt},
                 )  # fmt: skip
                 await self.wait(0.01 * attempt)
+            except Exception as error:  # a fault of ours, which one event may bring about
+                text = f"the batch could not be handled: {name_of(error)}: {text_of(error)}"
+                raise HandlerFailed(text, None, Fault.PROJECTION) from error
         return None
 
     async def _try(self, session: OwnedSession, store: _Store) -> bool | None:

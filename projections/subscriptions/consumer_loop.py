@@ -18,6 +18,7 @@ from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.service import AT_ONCE, Pace, Service, log_failure
 from offsets import RangeLost
+from projections.errors import representation
 from projections.running import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_letters import encode_batch, fail_batch
@@ -284,7 +285,7 @@ class ConsumerLoop:
             attempts, delay = handler.after(0, part.error)
             await self._ask(
                 fail_batch, self._group, handler.name, encode_batch(part.events),
-                attempts=attempts, error=repr(part.error), delay=delay, held=reader.held, page=part.page,
+                attempts=attempts, error=representation(part.error), delay=delay, held=reader.held, page=part.page,
             )  # fmt: skip
             reader.part_is_kept(part)
             self._redelivery.tell_failed(handler, part.events, part.error, delay)

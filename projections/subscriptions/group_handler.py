@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal import EntityTypes
 from journal.database import Fault, fault_of
-from projections.errors import HandlerFailed, InvalidHandler
+from projections.errors import HandlerFailed, InvalidHandler, representation
 from projections.failing import Pause, Retries
+from projections.running import comes_from_outside
 from projections.subscriptions.errors import HandlerTimedOut
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.settings import RETRIES_OF_OUTAGES
@@ -117,7 +118,7 @@ class RegisteredHandler:
         """
         Have a batch handled within its time (HandlerTimedOut); raises whatever the handler does.
 
-        HandlerFailed: it ended as if it had been cancelled, and nobody had.
+        HandlerFailed: it ended as if it, or the process, were to end, and nobody had asked for that.
         """
         limit = asyncio.timeout(self.timeout.total_seconds())
         try:
@@ -127,11 +128,12 @@ class RegisteredHandler:
             if not limit.expired():
                 raise
             raise HandlerTimedOut(f"no end after {self.timeout.total_seconds():g} s") from error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+        except BaseException as error:
+            if isinstance(error, Exception) or comes_from_outside(error):
                 raise
-            raise HandlerFailed("something that it waited for was cancelled") from error
+            cancelled = isinstance(error, asyncio.CancelledError)
+            what = "something that it waited for was cancelled" if cancelled else representation(error)
+            raise HandlerFailed(what) from error
 
     def after(self, attempts: int, error: Exception) -> tuple[int, timedelta | None]:
         """

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal.tasks import end
+from projections.errors import representation
 from projections.subscriptions.dead_letters import (
     Retry,
     decode_batch,
@@ -91,7 +92,7 @@ class Redelivery:
         handler, attempts, told, delay = self.handlers[retry.handler], retry.attempts + 1, None, None
         if error is not None:
             attempts, delay = handler.after(retry.attempts, error)
-            told = repr(error)
+            told = representation(error)
         if not await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
             # Its lease was over, somebody has decided, the group was removed, or the database went back in time.
             log.warning(
@@ -121,13 +122,14 @@ class Redelivery:
         what = describe(events) if events else "a batch"
         if delay is None:
             log.error(
-                "group %s: handler %r failed on %s, and no retry is left: it is a dead letter now: %r",
-                self._group, handler.name, what, error, extra=self._extra("dead_letter"),
+                "group %s: handler %r failed on %s, and no retry is left: it is a dead letter now: %s",
+                self._group, handler.name, what, representation(error), extra=self._extra("dead_letter"),
             )  # fmt: skip
         else:
             log.warning(
-                "group %s: handler %r failed on %s, which is handled again in %.1f s: %r",
-                self._group, handler.name, what, delay.total_seconds(), error, extra=self._extra("retry"),
+                "group %s: handler %r failed on %s, which is handled again in %.1f s: %s",
+                self._group, handler.name, what, delay.total_seconds(), representation(error),
+                extra=self._extra("retry"),
             )  # fmt: skip
 
     def _extra(self, action: str) -> dict[str, object]:

@@ -29,11 +29,11 @@ from journal import (
     SliceRange,
     connect,
 )
-from journal.database import Fault, fault_of, is_conflict, quote
+from journal.database import Fault, chain, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
-from projections.errors import HandlerFailed, describe
-from projections.failing import GiveUp
+from projections.errors import HandlerFailed, describe, name_of
+from projections.failing import ALIKE, GiveUp, Streak
 from projections.running import Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading
@@ -162,7 +162,7 @@ async def _fold(job: Job, slices: SliceRange) -> None:
 
 def _may_pass(error: Exception) -> bool:
     """Whether another attempt may get through."""
-    if isinstance(error, MissingPrivilege | TransactionEnded):
+    if any(isinstance(cause, MissingPrivilege | TransactionEnded) for cause in chain(error)):
         return True
     return fault_of(error) in {Fault.BATCH, Fault.DATABASE}
 
@@ -185,6 +185,7 @@ class _Part:
             read_models=self._read_models,
             in_place=self._in_place,
         )
+        self._alike = Streak(ALIKE)
         self._by_itself = self._projection.kind not in {Kind.TABLE, Kind.STATEMENT}
         self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP
         self._size = self._projection.batch_size if self._by_itself else _BATCH
@@ -235,7 +236,7 @@ class _Part:
         except DatabaseError as error:
             if is_conflict(error):
                 raise _Moved from error
-            if fault_of(error) is Fault.EVENT:
+            if fault_of(error) in {Fault.EVENT, Fault.PROJECTION}:
                 return False
             raise
         return True
@@ -269,7 +270,7 @@ class _Part:
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
-            if not self._skip:
+            if not self._may_skip(failure, page):
                 raise
             if len(page) == 1:
                 log.warning(
@@ -281,6 +282,13 @@ class _Part:
                 raise
         middle = len(page) // 2
         return await self._commit(await self._commit(place, page[:middle]), page[middle:])
+
+    def _may_skip(self, failure: HandlerFailed, page: Sequence[EventEnvelope]) -> bool:
+        """Whether events may be left out that fail; not so many alike, where it may be the fault of all."""
+        if not self._skip or failure.fault is Fault.EVENT or len(page) > 1:
+            return self._skip
+        kind = name_of(failure.__cause__ or failure)
+        return not self._alike.failed(page[0].event_type, kind, page[0].source_id)
 
     async def _transaction(
         self, place: _Place, page: Sequence[EventEnvelope], *, skipped: bool = False, done: bool = False
@@ -306,6 +314,7 @@ class _Part:
                     await session.execute(_SEARCH_PATH, quote(schema))
                 await self._dispatcher.handle(session, page)
                 await self._check_written()
+                self._alike.handled({envelope.event_type for envelope in page})
             await session.copy_rows((schema, "_offsets"), _OFFSETS, _last(page))
             await session.execute(
                 _MOVE, self._job.rebuild_id, self._slices.min_slice, last.source_id, last.seq_nr, len(page),

@@ -11,7 +11,8 @@ import offsets
 from journal import EntityTypes, EventEnvelope, OwnedSession, Session, read_source
 from journal.database import Fault, fault_of
 from projections.defining import Kind, Projection, Table
-from projections.errors import HandlerFailed, describe
+from projections.errors import HandlerFailed, describe, name_of
+from projections.failing import ALIKE, Streak
 from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
@@ -149,6 +150,7 @@ class Refolding:
         self._dispatcher = dispatcher
         self._skip = skip
         self._from_first_kept = from_first_kept
+        self._alike = Streak(ALIKE)
         self._waiting: list[EventEnvelope] = []
         self._folded: dict[str, int] = {}
         self.events = 0
@@ -219,7 +221,10 @@ class Refolding:
             async with self._session.savepoint():
                 await self._dispatcher.handle(self._session, page)
         except Exception as error:
+            doubtful = isinstance(error, HandlerFailed) and error.fault is Fault.PROJECTION
             if not self._skip or not (isinstance(error, HandlerFailed) or fault_of(error) is Fault.EVENT):
+                raise
+            if doubtful and len(page) == 1 and self._fail_alike(error, page[0]):
                 raise
             if len(page) == 1:
                 self.skipped += 1
@@ -229,6 +234,12 @@ class Refolding:
             middle = len(page) // 2
             await self._handle(page[:middle])
             await self._handle(page[middle:])
+        else:
+            self._alike.handled({envelope.event_type for envelope in page})
+
+    def _fail_alike(self, error: Exception, envelope: EventEnvelope) -> bool:
+        kind = name_of(error.__cause__ or error)
+        return self._alike.failed(envelope.event_type, kind, envelope.source_id)
 
 
 @asynccontextmanager

@@ -251,6 +251,7 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
         yield place
 
 
+@pytest.mark.slow  # each leaves what the next one needs: all or none
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_works(place: Place, line: str) -> None:
     arguments = place.arguments(line)

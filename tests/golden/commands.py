@@ -20,6 +20,9 @@ def help_texts(_: Fresh) -> Files:
     texts: dict[str, list[str]] = defaultdict(list)
     for path, command, context in commands():
         group = path if isinstance(command, click.Group) else path[:-1]
+        command._help_option = (
+            None  # Click keeps the one that it has shown: maybe that of a command without its group
+        )
         texts[f"help/{'-'.join(group)}.txt"].append(
             f"$ {' '.join(path)} --help\n{command.get_help(context)}\n"
         )

@@ -13,11 +13,15 @@ from typing import Any
 from unittest import mock
 
 from journal import Generation, WriterLockBacktracking
+from journal.database import Fault
 from journal.database.base import BaseSession
 from offsets import Verdict
 from offsets.deduplication import BatchVerdicts, OffsetState
 from offsets.store import OffsetStore
+from projections.errors import of_all
+from projections.running import blame, inline
 from projections.running.parking import Parking
+from projections.running.suspects import Suspects
 from projections.running.transactions import Transactions
 from tests.mutants.layers import Pytest, Simulation
 from tests.mutants.mutant import mutant
@@ -254,3 +258,60 @@ def _replaced(function: str, model: Any) -> Iterator[None]:
         mock.patch.dict(statements._parsed, clear=True),
     ):
         yield
+
+
+@mutant(
+    "held-back-without-its-source",
+    "later events of a source are handled while one before them is held back",
+    "projections/running/suspects.py: Suspects.left",
+    Simulation(150),
+)
+def _held_back_alone() -> AbstractContextManager[Any]:
+    return method(Suspects, "left", lambda _, envelopes: envelopes)
+
+
+@mutant(
+    "blame-by-the-code-alone",
+    "an error of another database counts as one of the range's own",
+    "projections/running/blame.py: _is_of",
+    Pytest(
+        "tests/integration/running/test_blame.py::test_a_time_out_of_another_database_is_the_fault_of_the_event"
+    ),
+)
+def _by_code() -> AbstractContextManager[Any]:
+    async def is_of(_session: Any, _error: BaseException) -> bool:
+        return True
+
+    return method(blame, "_is_of", is_of)
+
+
+@mutant(
+    "one-event-of-all",
+    "a failure that may be the fault of all counts against no event, whatever passes beside it",
+    "projections/running/suspects.py: Suspects.hold",
+    Pytest(
+        "tests/integration/database/test_whose_fault.py"
+        "::test_what_fails_one_event_alone_counts_against_it_and_is_tried_again_by_itself"
+    ),
+)
+def _of_all() -> AbstractContextManager[Any]:
+    right = Suspects.hold
+
+    def hold(self: Suspects, envelope: Any, failure: Any) -> bool:
+        if failure.fault is Fault.PROJECTION:
+            raise of_all(failure)
+        return right(self, envelope, failure)
+
+    return method(Suspects, "hold", hold)
+
+
+@mutant(
+    "text-of-an-error-outside-the-guard",
+    "an error is asked for its text where what it raises is not caught",
+    "projections/errors.py: text_of",
+    Pytest(
+        "tests/integration/running/test_blame.py::test_an_inline_append_fails_with_its_event_and_the_next_one_does_not"
+    ),
+)
+def _text_outside() -> AbstractContextManager[Any]:
+    return method(inline, "text_of", str)

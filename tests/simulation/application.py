@@ -17,6 +17,7 @@ from tests.simulation.driver import SimulatedDatabase
 from tests.simulation.history import Event
 from tests.simulation.plan import Plan, Write
 from tests.simulation.postgres.backend import Backend
+from tests.simulation.postgres.errors import ServerError
 from tests.simulation.postgres.statements import Touched, statement
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ENTITY_TYPE = "thing"
 NAME = "simulated"
 _HANDLED = "INSERT INTO handled (source_id, seq_nr, event_id) VALUES ($1, $2, $3)"
+_REFUSED = "SELECT source_id FROM nowhere"
 
 
 class Happened(BaseModel):
@@ -43,6 +45,12 @@ async def handled(db: Backend, source_id: str, seq_nr: int, event_id: UUID) -> T
         "handled", {"number": number, "source_id": source_id, "seq_nr": seq_nr, "event_id": event_id}
     )
     return Touched(1)
+
+
+@statement(_REFUSED)
+async def refused(_: Backend) -> Touched:
+    """What may be the fault of all events, and here is that of some."""
+    raise ServerError("42P01", 'relation "nowhere" does not exist')
 
 
 def simulated(plan: Plan, is_healed: Callable[[], bool]) -> type[Any]:
@@ -67,6 +75,8 @@ def simulated(plan: Plan, is_healed: Callable[[], bool]) -> type[Any]:
             key = envelope.source_id, envelope.seq_nr
             if failed[key] < plan.poison.get(key, 0) and not is_healed():
                 failed[key] += 1
+                if envelope.seq_nr % 2:
+                    await session.execute(_REFUSED)
                 raise Poison(f"event {envelope.seq_nr} of {envelope.source_id}")
             run = session.queue if plan.queues else session.execute
             await run(_HANDLED, *key, envelope.event_id)

@@ -30,6 +30,11 @@ class SimulatedSession(BaseSession):
         """Whether a transaction is open, also a failed one."""
         return not self._connection.lost and self._connection.in_transaction
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        return self._connection.lost
+
     async def drop(self) -> None:
         self._connection.close()
 

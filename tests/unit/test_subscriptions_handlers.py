@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from journal import Database, DatabaseError, EventEnvelope, InvalidEvent
 from projections import InvalidHandler, Retries
+from projections.errors import HandlerFailed
 from projections.subscriptions import (
     Consumer,
     ConsumerSettings,
@@ -195,3 +196,16 @@ def test_what_can_not_be_published_is_refused_before_it_is_sent(
 def test_a_publisher_with_a_name_that_can_not_be_is_refused(name: str) -> None:
     with pytest.raises(InvalidSubscription, match="publisher"):
         Publisher(NOWHERE, name)
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), GeneratorExit(), BaseExceptionGroup("g", [KeyboardInterrupt()])]
+)
+async def test_what_would_end_a_process_is_a_failure_of_the_batch(error: BaseException) -> None:
+    async def fail(_: Sequence[MatchedEvent]) -> None:
+        raise error
+
+    with pytest.raises(HandlerFailed) as raised:
+        await register("h", fail, HandlerOptions(), MINUTE).handle([matched(1)])
+
+    assert raised.value.__cause__ is error

@@ -9,7 +9,7 @@ import pytest
 
 import offsets
 from journal import Database, DatabaseError
-from journal.database.faults import CONFLICTS, Fault, fault_of_code
+from journal.database.faults import CONFLICTS, Fault, fault_of_code, sqlstate_of
 from projections import (
     AtLeastOnce,
     Changes,
@@ -35,6 +35,7 @@ from tests.fixtures.projections import (
     record,
     recording,
     running,
+    settings,
     until,
 )
 
@@ -100,19 +101,22 @@ OF_THE_PROJECTION = {
     "42501": raised("42501"),
     "55000": does("CREATE TEMP SEQUENCE s", "PERFORM currval('s')"),
 }
-OF_THE_DATABASE = {
+ON_A_CONNECTION_THAT_LIVES = {
     "08006": raised("08006"),
-    "25006": does("SET LOCAL transaction_read_only = on", "INSERT INTO effects (n) VALUES (-1)"),
     "26000": "EXECUTE nobody",
     "28000": raised("28000"),
     "3D000": raised("3D000"),
+    "F0000": raised("F0000"),
+    "HV00N": raised("HV00N"),
+    "XX001": raised("XX001"),
+}
+MAY_BE_OF_ALL = OF_THE_PROJECTION | ON_A_CONNECTION_THAT_LIVES
+OF_THE_DATABASE = {
+    "25006": does("SET LOCAL transaction_read_only = on", "INSERT INTO effects (n) VALUES (-1)"),
     "53100": raised("53100"),
     "53200": raised("53200"),
     "57P01": "SELECT pg_terminate_backend(pg_backend_pid())",
     "58030": raised("58030"),
-    "F0000": raised("F0000"),
-    "HV00N": raised("HV00N"),
-    "XX001": raised("XX001"),
 }
 OF_THE_BATCH = {
     "40001": raised("40001"),
@@ -164,20 +168,58 @@ async def test_what_is_refused_of_an_event_is_its_own_fault(
     assert getattr(error.__cause__, "sqlstate", None) == code
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "statement"),
-    (OF_THE_PROJECTION | OF_THE_DATABASE).items(),
-    ids=list(OF_THE_PROJECTION | OF_THE_DATABASE),
-)
+@pytest.mark.daily(3)
+@pytest.mark.parametrize(("code", "statement"), MAY_BE_OF_ALL.items(), ids=list(MAY_BE_OF_ALL))
+async def test_what_fails_one_event_alone_counts_against_it_and_is_tried_again_by_itself(
+    journal: Database, code: str, statement: str
+) -> None:
+    await happen(journal, "a", "b", "c", "b")
+
+    async with running(journal, recording(at_b(statement, 4), recovery=NO_RETRY)) as told:
+        await until(journal, "SELECT count(*) = 4 FROM effects")
+
+    assert fault_of_code(code) is (Fault.PROJECTION if code in OF_THE_PROJECTION else Fault.DATABASE)
+    assert await parked(journal) == []
+    each_once(await effects(journal), a=1, b=2, c=1)
+    assert told.names("parked", "failed", "skipped") == ["parked"]
+    assert [attempt for *_, attempt in told.all("error")] == [1, 2]
+
+
+@pytest.mark.daily(3)
+@pytest.mark.parametrize(("code", "statement"), MAY_BE_OF_ALL.items(), ids=list(MAY_BE_OF_ALL))
 async def test_what_fails_every_event_alike_stops_the_range_and_no_event_is_passed_over(
+    journal: Database, code: str, statement: str
+) -> None:
+    left = 5  # of each of three, in a batch and alone; the last time it stops
+
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            await session.execute(statement)
+
+    await happen(journal, "a", "b", "c")
+
+    told = await caught_up(
+        journal, recording(fail, recovery=Recovery.skip()), settings=settings(alike_failures=2)
+    )
+
+    assert told.names("failed", "skipped", "error") == ["failed"]
+    [(_, _, error)] = told.all("failed")
+    assert sqlstate_of(error) == code
+    each_once(await effects(journal), a=1, b=1, c=1)
+
+
+@pytest.mark.daily(2)
+@pytest.mark.parametrize(("code", "statement"), OF_THE_DATABASE.items(), ids=list(OF_THE_DATABASE))
+async def test_what_is_the_fault_of_the_server_counts_against_no_event(
     journal: Database, code: str, statement: str
 ) -> None:
     await happen(journal, "a", "b", "c")
 
     told = await caught_up(journal, recording(at_b(statement, 2), recovery=Recovery.skip()))
 
-    assert fault_of_code(code) is (Fault.PROJECTION if code in OF_THE_PROJECTION else Fault.DATABASE)
+    assert fault_of_code(code) is Fault.DATABASE
     assert len(told.all("failed")) == 2
     assert told.names("skipped", "parked", "error") == []
     each_once(await effects(journal), a=1, b=1, c=1)
@@ -384,9 +426,17 @@ async def test_a_retry_by_hand_that_is_cancelled_is_tried_again(journal: Databas
 async def test_a_range_that_stops_says_that_no_event_is_at_fault_and_what_to_do(
     journal: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await happen(journal, "b")
+    left = 3
 
-    await caught_up(journal, recording(at_b("INSERT INTO nowhere VALUES (1)", 1)))
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            await session.execute("INSERT INTO nowhere VALUES (1)")
+
+    await happen(journal, "a", "b")
+
+    await caught_up(journal, recording(fail), settings=settings(alike_failures=1))
 
     [line] = [r.getMessage() for r in caplog.records if getattr(r, "action", "") == "failed"]
     assert 'relation "nowhere" does not exist. No event is at fault, and none is set aside: ' in line

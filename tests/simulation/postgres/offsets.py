@@ -380,15 +380,19 @@ def _projection(db: Backend, number: int) -> list[Row]:
 
 @statement(
     """
-    SELECT source_id, seq_nr, decision FROM projections.parked_sources
-    WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
+    SELECT source_id, seq_nr, decision, error LIKE '% It is tried again by itself' AS again
+    FROM projections.parked_sources WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
     """
 )
 async def parked(db: Backend, number: int, first: int, last: int) -> list[Row]:
     found = db.select(
         "parked_sources", lambda k: k["projection_id"] == number and first <= k["slice"] <= last
     )
-    return [{name: k[name] for name in ("source_id", "seq_nr", "decision")} for k in found]
+    names = "source_id", "seq_nr", "decision"
+    return [
+        {**{name: k[name] for name in names}, "again": k["error"].endswith(" It is tried again by itself")}
+        for k in found
+    ]
 
 
 @function
