@@ -70,7 +70,7 @@ async def append(
     check_list(events, Event, "append")
     if not events:
         return AppendedEvents()
-    rows = await fetch_on(connection, _statement(events), _arguments(events, expected_seq_nr))
+    rows = await fetch_on(connection, *_call(events, expected_seq_nr))
     return _appended(events, rows)
 
 
@@ -85,12 +85,15 @@ def append_sync(
     check_list(events, Event, "append_sync")
     if not events:
         return AppendedEvents()
-    rows = fetch_on_sync(connection, _statement(events), _arguments(events, expected_seq_nr))
+    rows = fetch_on_sync(connection, *_call(events, expected_seq_nr))
     return _appended(events, rows)
 
 
-def _statement(events: Sequence[Event]) -> str:
-    return _APPEND if all(event.event_id is None for event in events) else _APPEND_BY_IDS
+def _call(
+    events: Sequence[Event], expected_seq_nr: int | Mapping[str, int] | None
+) -> tuple[str, tuple[list[Any], ...]]:
+    arguments = _arguments(events, expected_seq_nr)  # which refuses what is no event
+    return _APPEND if all(event.event_id is None for event in events) else _APPEND_BY_IDS, arguments
 
 
 def _appended(events: Sequence[Event], rows: Sequence[tuple[Any, ...]]) -> AppendedEvents:

@@ -13,7 +13,8 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.database.base import BaseDatabase, BaseSession
+from journal.database.base import BaseSession
+from journal.database.base_database import BaseDatabase
 from journal.database.error_translation import translated
 from journal.database.keepalive import keep_alive
 from journal.database.session import OwnedSession, Row

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from journal.database.asyncpg import AsyncpgDatabase
-from journal.database.base import BaseDatabase
+from journal.database.base_database import BaseDatabase
 from journal.database.pooler import open_direct
 from journal.database.psycopg import PsycopgDatabase
 from journal.database.session import Database

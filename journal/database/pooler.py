@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from journal.database.base import BaseDatabase
+from journal.database.base_database import BaseDatabase
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseError
 

@@ -15,7 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.database.base import BaseDatabase, BaseSession, QueuedRun
+from journal.database.base import BaseSession, QueuedRun
+from journal.database.base_database import BaseDatabase
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
 from journal.database.session import OwnedSession, Row

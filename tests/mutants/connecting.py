@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from journal.database.base import BaseDatabase, BaseSession
+from journal.database.base import BaseSession
+from journal.database.base_database import BaseDatabase
 from journal.database.doubts import Doubt, Doubts
 from journal.errors import ProjectionsError
 from tests.mutants.layers import Pytest
@@ -18,7 +19,7 @@ _STALE = "tests/integration/database/test_stale_connections.py::"
 @mutant(
     "stale-connections-are-lent-again",
     "a connection that calls a function that was dropped goes back to the pool",
-    "journal/database/base.py: BaseDatabase._dismiss",
+    "journal/database/base_database.py: BaseDatabase._dismiss",
     Pytest(f"{_STALE}test_an_internal_error_on_a_statement_alone_or_in_a_savepoint_closes_its_connection"),
 )
 def _lent_again() -> AbstractContextManager[Any]:

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from journal import ConnectionSettings
-from journal.database.base import BaseDatabase, BaseSession
+from journal.database.base import BaseSession
+from journal.database.base_database import BaseDatabase
 from journal.database.error_translation import translated
 from journal.database.session import OwnedSession, Row
 from journal.errors import ReadOnlyDatabase

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, Event, append, connect, current_events
-from journal.database.base import BaseDatabase
+from journal.database.base_database import BaseDatabase
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import execute
 

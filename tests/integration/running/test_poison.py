@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, EventEnvelope, Session, append, connect
+from journal import ConnectionSettings, Database, DatabaseUnavailable, EventEnvelope, Session, append, connect
 from projections import (
     AtLeastOnce,
     Changes,
@@ -193,7 +193,9 @@ async def check(journal: Database, run: Run) -> None:
 
     await caught_up(journal, run.definition(), observer=told, settings=settings())
 
-    assert told.all("failed") == []
+    # An internal error ends its connection, and the range goes on with another one.
+    assert [one for one in told.all("failed") if not isinstance(one[-1], DatabaseUnavailable)] == []
+    assert told.all("failed") == [] or any("XX" in what for what, _ in run.poison.values())
     passed_over = {
         kind: {(e.source_id, e.seq_nr) for _, e, _ in told.all(kind)} for kind in ("parked", "skipped")
     }
