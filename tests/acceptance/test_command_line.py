@@ -29,6 +29,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_command_says_the_same_in_a_process_of_its_own(dsn: str, command: list[str]) -> None:
     alone, here = projections(*command, "--dsn", dsn), called(*command, "--dsn", dsn)

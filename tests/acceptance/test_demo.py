@@ -151,6 +151,7 @@ def test_run_with_workers_ends_with_every_event_counted_once(
     assert None not in [printed[name] for name in MEASURED]
 
 
+@pytest.mark.slow
 def test_run_with_workers_counts_what_became_of_the_ranges(
     finished_by_workers: tuple[int, dict[str, Any], str],
 ) -> None:

@@ -314,6 +314,7 @@ def departures(year: Year, count: int) -> list[tuple[Any, ...]]:
     return list(airport_departures(year.flights, year.timeline[:count]))
 
 
+@pytest.mark.slow
 async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database, year: Year) -> None:
     rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)))
 

@@ -52,6 +52,7 @@ class Deaf:
 '''
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("stuck", ["Swallowing", "Blocking", "Deaf"])
 def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str, stuck: str) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)

@@ -40,6 +40,7 @@ def test_each_of_several_processes_serves_its_own(app: Path, filled: str) -> Non
         assert run.end() == 0
 
 
+@pytest.mark.slow
 def test_what_other_machines_reach_needs_a_token(app: Path, filled: str) -> None:
     result = projections("worker", "app:Delays", "--dsn", filled, "--http", "0.0.0.0:0", cwd=app)
 

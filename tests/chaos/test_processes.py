@@ -37,6 +37,7 @@ class Failing(TogetherChaos):
         raise AssertionError("it fails")
 
 
+@pytest.mark.slow
 async def test_a_run_that_fails_ends_all_that_it_has_started(base_cluster: Server, tmp_path: Path) -> None:
     before = children(os.getpid())
 

@@ -131,7 +131,7 @@ async def _asked(
     return [*shown, found, kept, counts]
 
 
-@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100, daily=10), suppress_health_check=list(HealthCheck))
 @given(
     written=batches,
     listed=of_events,

@@ -240,6 +240,7 @@ def compare(ask: Callable[[], Asked], rows: list[Row], sequence: list[Query]) ->
 _UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
+@pytest.mark.slow
 @settings(max_examples=2, suppress_health_check=_UNCHECKED, derandomize=True)
 @given(sequence=st.lists(queries, min_size=3, max_size=6))
 def test_any_few_queries_give_what_python_gives(

@@ -84,6 +84,7 @@ def test_tables_that_spark_builds_are_what_a_plain_loop_makes(
     assert found == plain_fold(events)
 
 
+@pytest.mark.slow
 async def test_a_task_that_is_killed_is_repeated_and_its_effects_are_there_once(
     spark: SparkSession, journal: Database, dsn: str
 ) -> None:

@@ -49,6 +49,7 @@ async def append_both(database: Database, inline: Inline, chance: random.Random,
     await asyncio.gather(*(often() for _ in range(3)))
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("before", ["inline", "live"])
 @pytest.mark.parametrize("after", ["inline", "live"])
 async def test_what_is_appended_later_is_handled_once_beside_workers_that_stay(

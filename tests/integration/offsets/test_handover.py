@@ -75,6 +75,7 @@ async def test_a_clean_stop_hands_over_at_once(
     assert longest < within + 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [BUSY, pytest.param(1.0, marks=pytest.mark.slow)])
 async def test_a_killed_worker_is_followed_when_its_lease_ends(
     journal: Database, dsn: str, tmp_path: Path, within: float

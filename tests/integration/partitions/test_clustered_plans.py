@@ -53,6 +53,7 @@ def connection(databases: Databases, template: str) -> Iterator[psycopg.Connecti
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "slices", "place"), [*product(FUNCTIONS, RANGES, PLACES)])
 def test_live_reading_walks_the_index_by_time_without_sorting(
     connection: psycopg.Connection[Any], function: str, slices: str, place: str
@@ -78,6 +79,7 @@ def test_live_reading_walks_the_index_by_time_without_sorting(
         assert_walks_the_index(connection, list(nodes(plan)))
 
 
+@pytest.mark.slow
 def test_batch_over_an_eighth_of_the_slices_reads_less_than_a_quarter_of_a_partition(
     connection: psycopg.Connection[Any],
 ) -> None:

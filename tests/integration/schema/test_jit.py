@@ -56,6 +56,7 @@ def test_the_server_compiles_what_is_not_ours(with_llvm: psycopg.Connection[tupl
     assert heard[0].compiled > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_inside_of_a_function_is_compiled(
     with_llvm: psycopg.Connection[tuple[object, ...]], path: str
@@ -71,6 +72,7 @@ def test_nothing_inside_of_a_function_is_compiled(
     assert [one.query for one in inside if one.compiled] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_no_statement_of_the_library_compiles_anything(dsn: str, driver: Any) -> None:
     await with_default(dsn, "jit = on")
@@ -79,6 +81,7 @@ async def test_no_statement_of_the_library_compiles_anything(dsn: str, driver: A
         assert await fetchval(database, "SHOW jit") == "off"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_no_transaction_behind_a_pooler_compiles_anything(dsn: str, driver: Any) -> None:
     await with_default(dsn, "jit = on")
@@ -89,6 +92,7 @@ async def test_no_transaction_behind_a_pooler_compiles_anything(dsn: str, driver
             assert await session.fetchval("SHOW jit") == "off"
 
 
+@pytest.mark.slow
 def test_every_function_with_settings_runs_without_jit(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         found = connection.execute(

@@ -85,6 +85,7 @@ def _run(connection: psycopg.Connection[Any], path: str) -> list[Explained]:
     return heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_wrong_statistics_make_nobody_look_at_more_rows(
     told: dict[str, dict[str, list[Explained]]], path: str
@@ -95,6 +96,7 @@ def test_wrong_statistics_make_nobody_look_at_more_rows(
         assert rows[known] <= 2 * rows[RIGHT] + SLACK, f"{rows}\n{shown(told[known][path], SLACK)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in SWEEPS])
 def test_what_is_about_a_batch_never_goes_through_a_table(
     told: dict[str, dict[str, list[Explained]]], path: str
@@ -108,6 +110,7 @@ def _most_of_a_scan(one: Explained) -> int:
     return max((looked_at(node) for node in one.nodes() if "Scan" in node["Node Type"]), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [5_000, pytest.param(200_000, marks=pytest.mark.slow)])
 def test_the_swap_of_a_first_rebuild_costs_as_much_for_each_of_many_sources(
     databases: Databases, template: str, sources: int

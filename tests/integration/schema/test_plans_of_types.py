@@ -39,6 +39,7 @@ def connection(
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("types", [TYPES[:1], TYPES[:3], TYPES, None], ids=["one", "three", "twenty", "all"])
 @pytest.mark.parametrize("seconds", [0, 90, 179.9])

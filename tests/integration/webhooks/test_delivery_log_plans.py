@@ -171,12 +171,14 @@ def _assert_cheap(connection: psycopg.Connection[Any], name: str, place: str) ->
     assert _pages(plan) <= 12 * PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", LISTS)
 def test_a_page_reads_no_table_through(connection: psycopg.Connection[Any], name: str, place: str) -> None:
     _assert_cheap(connection, name, place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -231,6 +233,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", FILTERS)
 @pytest.mark.parametrize("place", ["from the newest on", "from the middle on"])
 def test_whatever_the_filters_a_page_looks_at_so_many_rows(
@@ -241,6 +244,7 @@ def test_whatever_the_filters_a_page_looks_at_so_many_rows(
     assert sum(map(_looked, plans)) <= LOOKED + 2 * PAGE
 
 
+@pytest.mark.slow
 def test_an_endpoint_of_others_looks_like_none(connection: psycopg.Connection[Any]) -> None:
     found = connection.execute(
         "SELECT * FROM projections._list_logged_attempts_v1("
@@ -258,6 +262,7 @@ def test_explain_uses_index_at_a_million_rows(large: psycopg.Connection[Any]) ->
             _assert_cheap(large, name, place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WALKS)
 @pytest.mark.parametrize(
     "within",
@@ -283,6 +288,7 @@ def test_a_time_looks_at_its_own_partition(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "looked_at"),
     [
@@ -305,6 +311,7 @@ def test_a_look_up_by_id_looks_at_one_partition(
     assert _pages(plan) < 20
 
 
+@pytest.mark.slow
 def test_a_thousand_events_of_a_page_are_looked_up_one_by_one(connection: psycopg.Connection[Any]) -> None:
     names = ",".join(f"event{number * 59}" for number in range(1000))
 
