@@ -325,10 +325,12 @@ async def test_a_subscription_in_use_is_kept_and_expires_when_nobody_uses_it(dat
     assert await fetchval(database, "SELECT projections._expire_subscriptions_v1()") == 1
 
 
-async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(database: Database) -> None:
-    settings = QUICK.model_copy(update={"keep_every": timedelta(milliseconds=10)})
+async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.subscriptions.live_reader._LOOK_EVERY", 0.01)
     async with (
-        Listener(database, "feed", settings=settings) as listener,
+        Listener(database, "feed", settings=QUICK) as listener,
         listener.listen(topics=["Landed"]) as matches,
         listener.listen(topics=["Started"]) as others,
     ):
