@@ -35,7 +35,7 @@ in_python(
     f"{_REQUEST}: signed_request",
     "sign(secrets, message_id, signed_at, body)",
     "sign(secrets, message_id, signed_at, gzip_body(body) if gzip else body)",
-    Pytest(f"{_DELIVERY}::test_bytes_sent_equal_bytes_signed_with_gzip"),
+    Pytest(f"{_UNIT}::test_no_header_of_an_endpoint_takes_the_place_of_the_signature"),
 )
 in_python(
     "signatures-are-by-the-newest-secret",
@@ -237,4 +237,20 @@ in_python(
     ' if one["kea"] != "kx-dhe"',
     "",
     Pytest(f"{_CERTIFICATES}::test_no_context_lets_the_receiver_choose_a_large_group"),
+)
+in_python(
+    "bodies-are-compressed-for-each-endpoint",
+    "a large message is compressed once for each endpoint and attempt",
+    "projections/webhooks/compression.py: Compression._body",
+    "await self._making.get(digest, lambda: self._made(digest, body))",
+    "await self._made(digest, body)",
+    Pytest("tests/unit/test_webhook_compression.py"),
+)
+in_python(
+    "bodies-are-compressed-in-the-loop",
+    "a large message that is compressed holds up all other deliveries of the process",
+    "projections/webhooks/compression.py: Compression._made",
+    "await asyncio.to_thread(gzip_body, body)",
+    "gzip_body(body)",
+    Pytest("tests/unit/test_webhook_compression.py"),
 )
