@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 _AGAIN = 1.0
 """Seconds after which a task that goes on is cancelled again."""
@@ -26,6 +28,40 @@ class Turn:
         if time.monotonic() - self._began > _TURN:
             await asyncio.sleep(0)
             self._began = time.monotonic()
+
+
+class Shared(Generic[T]):
+    """Work that is done once for all who want it at the same time; each piece has a key."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[T]] = {}
+
+    async def get(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """
+        Give what the work results in, which is begun unless it is under way.
+
+        One who stops waiting does not end it, so whoever wants the result later can be given what the work has kept.
+
+        Args:
+            key: The same for all who want the same.
+            work: Does it.
+
+        Raises:
+            Exception: That of the work, for each who waits.
+        """
+        if (task := self._tasks.get(key)) is None:
+            task = self._tasks[key] = asyncio.create_task(work())
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    async def aclose(self) -> None:
+        """End all that is under way."""
+        await end(*self._tasks.values())
+
+    def _done(self, key: str, task: asyncio.Task[T]) -> None:
+        self._tasks.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # who waits gets it; where nobody does any more it is nobody's
 
 
 async def happens(event: asyncio.Event, seconds: float) -> bool:

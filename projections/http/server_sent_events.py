@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from journal.tasks import first_of
 from projections.http.asgi import Receive, Send
@@ -23,6 +23,9 @@ _HEADERS = (
 
 KEEP_ALIVE = timedelta(seconds=15)
 """Where nothing comes, a comment this often keeps proxies from ending the connection."""
+
+_LOOK = 0.02
+"""Seconds between two looks at what a client has taken."""
 
 # The three of the format. Not str.splitlines(), which knows seven more: U+2028 is text here.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -107,3 +110,45 @@ async def while_connected(receive: Receive, answering: Coroutine[Any, Any, None]
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Connection(Protocol):
+    """Of a connection, what ends it."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that were written and that the client has not taken."""
+        ...
+
+    def abort(self) -> None:
+        """End it at once."""
+        ...
+
+
+def connection_of(receive: Receive) -> Connection | None:
+    """
+    Give the connection of a request, where the server shows it: uvicorn does.
+
+    ASGI has no way to end a connection: a server first sends what was written, and to one who never reads that takes
+    without limit.
+    """
+    return getattr(getattr(receive, "__self__", None), "transport", None)
+
+
+def unsent(connection: Connection) -> int:
+    """Bytes that were written and that the client has not taken; none where the connection has ended."""
+    try:
+        return connection.get_write_buffer_size()
+    except RuntimeError:  # uvloop does not tell of one that has ended
+        return 0
+
+
+async def let_go(connection: Connection, grace: timedelta) -> bool:
+    """Let a client take what was written; ends the connection if that takes longer, and returns whether it did."""
+    try:
+        async with asyncio.timeout(grace.total_seconds()):
+            while unsent(connection):  # noqa: ASYNC110 - transports tell nobody but their protocol
+                await asyncio.sleep(_LOOK)
+    except TimeoutError:
+        connection.abort()
+        return True
+    return False

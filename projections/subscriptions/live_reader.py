@@ -42,6 +42,9 @@ log = logging.getLogger("projections")
 _FEW = 100
 """Subscriptions that are worth telling the database; of more it sends all matches of the group."""
 
+_LOOK_EVERY = 1.0
+"""Seconds after which it is noticed that somebody has removed a subscription."""
+
 _TURN = 5000
 """Matches that are given to somebody before everything else in the process has its turn."""
 
@@ -99,7 +102,7 @@ class LiveReader:
         self._settled = Settled(database, settings.pacing.longest.total_seconds(), self._service.wake)
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._keep_at = 0.0
+        self._keep_at = self._look_at = 0.0
 
     @property
     def position(self) -> int:
@@ -220,14 +223,17 @@ class LiveReader:
 
     async def _keep(self, session: OwnedSession) -> None:
         clock = asyncio.get_running_loop().time
-        if clock() < self._keep_at:
+        keep = clock() >= self._keep_at
+        if not keep and clock() < self._look_at:
             return
         wanted = self._subscribed()
-        kept = await keep_known(session, [number for number, _ in wanted])
-        self._keep_at = clock() + self._settings.keep_every.total_seconds()
-        self._lose(wanted - kept.items())
+        known = await keep_known(session, [number for number, _ in wanted], keep=keep)
+        self._look_at = clock() + _LOOK_EVERY
+        if keep:
+            self._keep_at = clock() + self._settings.keep_every.total_seconds()
+            self._read_until = -1  # the place is looked at, too, where nothing comes
+        self._lose(wanted - known.items())
         self._prune()
-        self._read_until = -1  # the place is looked at, too, where nothing comes
 
     # Loops over those who listen are not in coroutines, whose variables would keep alive the last of them.
 

@@ -29,6 +29,9 @@ SELECT s.subscription_id, s.created_at
 FROM unnest((SELECT projections.keep_subscriptions_v1($1))) AS k (subscription_id)
 INNER JOIN projections.subscriptions AS s ON k.subscription_id = s.subscription_id
 """
+_KNOWN = """
+SELECT s.subscription_id, s.created_at FROM projections.subscriptions AS s WHERE s.subscription_id = ANY ($1)
+"""
 _MADE = "SELECT s.created_at FROM projections.subscriptions AS s WHERE s.subscription_id = $1"
 
 
@@ -257,7 +260,9 @@ async def keep_subscriptions(session: Session, subscription_ids: Sequence[int]) 
     return list(await session.fetchval(_KEEP, list(subscription_ids)))
 
 
-async def keep_known(session: Session, subscription_ids: Sequence[int]) -> dict[int, datetime]:
-    """Say that subscriptions are in use; returns those that exist, and when each was made."""
-    rows = await session.fetch(_KEEP_KNOWN, list(subscription_ids))
+async def keep_known(
+    session: Session, subscription_ids: Sequence[int], *, keep: bool = True
+) -> dict[int, datetime]:
+    """Say that subscriptions are in use, or only look; returns those that exist, and when each was made."""
+    rows = await session.fetch(_KEEP_KNOWN if keep else _KNOWN, list(subscription_ids))
     return {row["subscription_id"]: row["created_at"] for row in rows}

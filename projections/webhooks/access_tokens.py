@@ -20,6 +20,7 @@ from urllib.parse import quote_plus, urlencode
 
 from cachetools import LRUCache
 
+from journal.tasks import Shared
 from projections.webhooks.credentials import OAuthClient
 from projections.webhooks.outgoing import Outgoing
 from projections.webhooks.response_reading import Reply
@@ -55,7 +56,7 @@ class AccessTokens:
     def __init__(self, send: _Send) -> None:
         self._send = send
         self._kept: LRUCache[str, _Token] = LRUCache(_KEPT)
-        self._asking: dict[str, asyncio.Task[_Token]] = {}
+        self._asking: Shared[_Token] = Shared()
 
     async def send(self, outgoing: Outgoing, client: OAuthClient) -> Reply:
         """Send a request with a token; where that is refused (401) and was kept, a second time with a new one."""
@@ -81,10 +82,7 @@ class AccessTokens:
 
     async def aclose(self) -> None:
         """End what is being asked."""
-        asking = list(self._asking.values())
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await self._asking.aclose()
 
     async def _with(self, token: _Token, outgoing: Outgoing, left: timedelta) -> Reply:
         headers = [each for each in outgoing.headers if each[0].lower() != "authorization"]
@@ -106,19 +104,11 @@ class AccessTokens:
         """A token that others have just had, or that is asked for: once, for all who want it."""
         if (found := self._known(key)) is not None:
             return found
-        if (task := self._asking.get(key)) is None:
-            task = self._asking[key] = asyncio.create_task(self._asked(key, client, outgoing, left))
-            task.add_done_callback(lambda done: self._done(key, done))
         try:
             async with asyncio.timeout(left.total_seconds()):
-                return await asyncio.shield(task)
+                return await self._asking.get(key, lambda: self._asked(key, client, outgoing, left))
         except TimeoutError:
             raise _NoTokenError("the token URL did not answer in time") from None
-
-    def _done(self, key: str, task: asyncio.Task[_Token]) -> None:
-        self._asking.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # who waits gets it; where nobody does any more it is nobody's
 
     async def _asked(self, key: str, client: OAuthClient, outgoing: Outgoing, left: timedelta) -> _Token:
         reply = await self._send(_request(client, outgoing, left))

@@ -19,6 +19,7 @@ from journal.service import AT_ONCE, WHEN_WOKEN, Pace, Service, log_failure
 from journal.tasks import end, raise_errors, running
 from projections.running import PageLimit
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, expire, reap
+from projections.webhooks.compression import Compression
 from projections.webhooks.delivery_observer import CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
@@ -89,6 +90,7 @@ class _Deliverer:
         self._reap_at = 0.0
         self._expiring = False
         self._shortage = Shortage(settings.restart)
+        self._compression = Compression()
 
     async def run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
@@ -219,6 +221,8 @@ class _Deliverer:
         except MemoryError as error:
             self._pages.failed(error)
             raise NotSentError("no memory is left", _LATER, everywhere=True) from None
+        if claimed.gzip:
+            outgoing = await self._compression.compressed(outgoing)
         return await self._sender.send(outgoing)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -238,6 +242,7 @@ class _Deliverer:
         if self._in_flight:
             await asyncio.wait(self._in_flight, timeout=self._settings.grace.total_seconds())
         await end(*self._in_flight)
+        await self._compression.aclose()
         self._outcomes.stop()
         await asyncio.wait([storing])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -68,7 +67,7 @@ class EndpointCredentials:
         """
         if pem is None:
             return await self._set(tenant, endpoint_id, version, _Credential("certificate"))
-        facts, certificate = await asyncio.to_thread(read_certificate, pem)  # large keys take a while
+        facts, certificate = read_certificate(pem)
         return await self._set(
             tenant, endpoint_id, version, _Credential("certificate", facts, certificate.pem)
         )

@@ -21,7 +21,7 @@ from journal import ProjectionsError
 from projections.extras import from_extra
 from projections.webhooks.access_tokens import AccessTokens
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.client_tls import ClientContexts
+from projections.webhooks.client_tls import ClientContexts, default_context
 from projections.webhooks.connector import (
     Connector,
     Dial,
@@ -98,7 +98,7 @@ class HttpSender:
         connections: The most origins to which connections are kept open; those in flight are the caller's to bound.
         resolve: Looks names up; None: the system's way.
         keep_names: How long a lookup is good for. Each connection is judged by its address all the same.
-        ssl_context: What to trust; None: what the system trusts.
+        ssl_context: What to trust, and the ciphers; None: what the system trusts, and its ciphers without DHE.
         host_limit: The most requests to one host on their way at a time, and begun in any second, from this sender;
             None: any number.
         proxy: All connections are tunnels of this one (CONNECT): ``http://HOST:PORT``, or
@@ -123,7 +123,7 @@ class HttpSender:
         self._system = SystemLookup() if resolve is None else None
         self._lookups = Lookups(resolve or self._system, keep_names)  # type: ignore[arg-type]
         self._hosts = Hosts(host_limit)
-        self._ssl = ssl_context
+        self._ssl = ssl_context or default_context()
         self._contexts = ClientContexts(ssl_context)
         self._tokens = AccessTokens(self._send_one)
         self._proxy = EgressProxy(proxy) if isinstance(proxy, str) else proxy
@@ -179,6 +179,7 @@ class HttpSender:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._tokens.aclose()
+        await self._contexts.aclose()
         sessions, self._sessions = self._sessions, None
         for session in sessions or ():
             await session.close()
@@ -236,7 +237,7 @@ class HttpSender:
             limit=0,  # an attempt that waits here would be charged to its endpoint
             resolver=LookedUp(),
             use_dns_cache=False,
-            ssl=self._ssl or True,
+            ssl=self._ssl,
             **options,
         )
         return aiohttp.ClientSession(

@@ -24,7 +24,11 @@ from projections.webhooks.signing import (
 
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
-    """The request of an attempt: its body, signed with all secrets of the endpoint, which this cipher has kept."""
+    """
+    The request of an attempt: its body, signed with all secrets of the endpoint, which this cipher has kept.
+
+    It is not compressed; :class:`projections.webhooks.compression.Compression` does that.
+    """
     credentials = credentials_of(claimed.credentials, cipher)
     request = signed_request(
         claimed.url,
@@ -34,7 +38,7 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
         at=claimed.claimed_at,
         headers=claimed.headers,
         timeout=claimed.policy.timeout,
-        gzip=claimed.gzip,
+        gzip=False,
         tenant=claimed.tenant,
     )
     return request._replace(

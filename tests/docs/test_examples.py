@@ -26,10 +26,19 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs/examples"
 MANIFESTS = ROOT / "docs/operations/examples/kubernetes.yaml"
 
+ADA, NOBODY = ({"Authorization": f"Bearer {token}"} for token in ("token of ada", "no token"))
+
 
 def environment(dsn: str, folder: Path) -> dict[str, str]:
     path = f"{ROOT}{os.pathsep}{folder}"
-    return {**os.environ, "PROJECTIONS_DSN": dsn, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    secrets = {"SECRET_KEY": "x" * 50, "ORDERS_TOKENS": json.dumps({"token of ada": "ada"})}
+    return {
+        **os.environ,
+        "PROJECTIONS_DSN": dsn,
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **secrets,
+    }
 
 
 def ran(dsn: str, folder: str, *arguments: str) -> str:
@@ -99,15 +108,18 @@ def test_fastapi_commits_orders_with_their_events_and_waits_for_its_writes(dsn: 
         dsn, "fastapi_app", "/docs", "-m", "uvicorn", "orders:app", "--host", "127.0.0.1", "--port", "PORT"
     ) as client:
         placed = [
-            client.post("/orders", json={"order_id": f"o-{n}", "customer": "ada", "amount": n})
-            for n in (3, 4)
+            client.post("/orders", json={"order_id": f"o-{n}", "amount": n}, headers=ADA) for n in (3, 4)
         ]
-        refused = client.post("/orders", json={"order_id": "o-5", "customer": "ada", "amount": 0})
+        refused = client.post("/orders", json={"order_id": "o-5", "amount": 0}, headers=ADA)
+        strangers = [client.get("/turnover", headers=headers).status_code for headers in ({}, NOBODY)]
         projections(dsn, "fastapi_app", "worker", "orders", "--until-caught-up")
-        found = client.get("/turnover/ada", params={"after": placed[-1].headers["Projections-Token"]})
+        found = client.get(
+            "/turnover", params={"after": placed[-1].headers["Projections-Token"]}, headers=ADA
+        )
 
     assert [answer.status_code for answer in placed] == [201, 201]
     assert refused.status_code == 422
+    assert set(strangers) <= {401, 403}
     assert found.json() == {"orders": 2, "amount": 7}
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM orders").fetchone() == (2,)
@@ -122,12 +134,14 @@ def test_django_commits_orders_with_their_events(dsn: str) -> None:
     with serving(
         dsn, "django_app", "/turnover/ada", "manage.py", "runserver", "--noreload", "127.0.0.1:PORT"
     ) as client:
-        placed = client.post("/orders", data={"customer": "ada", "amount": "3"})
-        refused = client.post("/orders", data={"customer": "ada", "amount": "0"})
+        forged = client.post("/orders", data={"customer": "ada", "amount": "3"})
+        own = {"X-CSRFToken": client.cookies["csrftoken"]}
+        placed = client.post("/orders", data={"customer": "ada", "amount": "3"}, headers=own)
+        refused = client.post("/orders", data={"customer": "ada", "amount": "0"}, headers=own)
         projections(dsn, "django_app", "worker", "shop.projections", "--until-caught-up")
         found = client.get("/turnover/ada")
 
-    assert placed.status_code == 201
+    assert (forged.status_code, placed.status_code) == (403, 201)
     assert refused.status_code == 500  # the constraint of the model: neither the order nor its event
     assert found.json() == {"orders": 1, "amount": 3}
     with psycopg.connect(dsn) as connection:

@@ -76,6 +76,20 @@ def test_probes_ask_the_port_that_the_worker_serves_at() -> None:
     assert worker["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
 
 
+def test_containers_may_do_nothing_that_they_do_not_need() -> None:
+    pods = [pods for manifest in MANIFESTS if (pods := _pods(manifest))]
+
+    assert {str(pod.get("securityContext")) for pod in pods} == {
+        str({"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})
+    }
+    for container in CONTAINERS:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
 def test_workers_do_not_connect_as_the_owner_of_the_schema() -> None:
     keys = {
         container["command"][1]: variable["valueFrom"]["secretKeyRef"]["key"]

@@ -25,6 +25,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     running_elsewhere,
     running_inline,
     storing,
+    streaming,
     subscribing,
     table_handlers,
     waiting,

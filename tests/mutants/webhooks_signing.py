@@ -13,6 +13,10 @@ from tests.mutants.seeding import in_python, in_sql, method
 _SIGNING = "projections/webhooks/signing.py"
 _REQUEST = "projections/webhooks/signed_request.py"
 _CIPHERS = "projections/webhooks/encryption.py"
+_CREDENTIALS = "projections/webhooks/credentials.py"
+_CONTEXTS = "projections/webhooks/client_tls.py"
+_CREDENTIALS_UNIT = "tests/unit/test_webhook_credentials.py"
+_CERTIFICATES = "tests/integration/webhooks/wire/test_client_certificates.py"
 _UNIT = "tests/unit/test_webhook_signing.py"
 _DELIVERY = "tests/integration/webhooks/test_delivery.py"
 _SECRETS = "tests/integration/webhooks/test_secrets.py"
@@ -31,7 +35,7 @@ in_python(
     f"{_REQUEST}: signed_request",
     "sign(secrets, message_id, signed_at, body)",
     "sign(secrets, message_id, signed_at, gzip_body(body) if gzip else body)",
-    Pytest(f"{_DELIVERY}::test_bytes_sent_equal_bytes_signed_with_gzip"),
+    Pytest(f"{_UNIT}::test_no_header_of_an_endpoint_takes_the_place_of_the_signature"),
 )
 in_python(
     "signatures-are-by-the-newest-secret",
@@ -184,3 +188,69 @@ def _secrets_of_others() -> AbstractContextManager[Any]:
 def _credentials_of_others() -> AbstractContextManager[Any]:
     read = endpoint_credentials._READ
     return method(endpoint_credentials, "_READ", read.replace("OR e.tenant = $2", "OR TRUE"))
+
+
+in_python(
+    "client-keys-are-tested-for-primes",
+    "a client certificate holds up all tenants of the API for as long as its RSA key takes to be tested for primes",
+    f"{_CREDENTIALS}: load_key",
+    ", unsafe_skip_rsa_key_validation=True",
+    "",
+    Pytest(f"{_CREDENTIALS_UNIT}::test_a_key_costs_no_test_of_its_primes"),
+)
+in_python(
+    "client-keys-that-do-not-fit-are-taken",
+    "OpenSSL works with an RSA key whose numbers do not fit each other",
+    f"{_CREDENTIALS}: _check_rsa",
+    "(d % (p - 1), d % (q - 1), 1)",
+    "(d % (p - 1), key.dmq1, 1)",
+    Pytest(f"{_CREDENTIALS_UNIT}::test_what_cannot_be_one_is_refused_and_not_shown"),
+)
+in_python(
+    "stored-client-keys-have-any-size",
+    "a large key that was stored before there was a limit is loaded for each attempt",
+    f"{_CREDENTIALS}: load_key",
+    "if len(pem) > _LONGEST_KEY:",
+    "if False:",
+    Pytest(f"{_CREDENTIALS_UNIT}::test_what_cannot_be_one_is_refused_and_not_shown"),
+)
+in_python(
+    "contexts-are-made-for-each-who-waits",
+    "a context of TLS is made for each attempt that waits for it, and lost with an attempt that ends before it is made",
+    f"{_CONTEXTS}: ClientContexts.of",
+    "await self._making.get(digest, lambda: self._made(digest, certificate))",
+    "await self._made(digest, certificate)",
+    Pytest(f"{_CERTIFICATES}::test_a_context_is_made_once_for_all_who_wait_and_outlives_one_who_does_not"),
+)
+in_python(
+    "shared-work-ends-with-one-who-waits",
+    "work that many wait for ends when one of them stops waiting",
+    "journal/tasks.py: Shared.get",
+    "asyncio.shield(task)",
+    "task",
+    Pytest(f"{_CERTIFICATES}::test_a_context_is_made_once_for_all_who_wait_and_outlives_one_who_does_not"),
+)
+in_python(
+    "receivers-choose-the-group",
+    "a receiver holds up deliveries to all others with DHE in a group of 10,000 bits",
+    f"{_CONTEXTS}: _without_dhe",
+    ' if one["kea"] != "kx-dhe"',
+    "",
+    Pytest(f"{_CERTIFICATES}::test_no_context_lets_the_receiver_choose_a_large_group"),
+)
+in_python(
+    "bodies-are-compressed-for-each-endpoint",
+    "a large message is compressed once for each endpoint and attempt",
+    "projections/webhooks/compression.py: Compression._body",
+    "await self._making.get(digest, lambda: self._made(digest, body))",
+    "await self._made(digest, body)",
+    Pytest("tests/unit/test_webhook_compression.py"),
+)
+in_python(
+    "bodies-are-compressed-in-the-loop",
+    "a large message that is compressed holds up all other deliveries of the process",
+    "projections/webhooks/compression.py: Compression._made",
+    "await asyncio.to_thread(gzip_body, body)",
+    "gzip_body(body)",
+    Pytest("tests/unit/test_webhook_compression.py"),
+)

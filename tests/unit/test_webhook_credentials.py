@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
@@ -40,6 +41,23 @@ def test_a_certificate_is_read_with_its_key_and_its_chain(key: object) -> None:
     assert repr(certificate) == "<client certificate>"
 
 
+def rsa_key(bits: int, *, fits: bool = True) -> Any:
+    """A key whose primes are none, which is made at once."""
+    q = (3 << bits // 2 - 2) + 1
+    p = q + 2
+    d = pow(65537, -1, (p - 1) * (q - 1))
+    numbers = rsa.RSAPrivateNumbers(
+        p, q, d, d % (p - 1), d % (q - 1) + (0 if fits else 2), pow(q, -1, p),
+        rsa.RSAPublicNumbers(65537, p * q),
+    )  # fmt: skip
+    return numbers.private_key(unsafe_skip_rsa_key_validation=True)
+
+
+def test_a_key_costs_no_test_of_its_primes() -> None:
+    facts, _ = read_certificate(AUTHORITY.client("acme", key=rsa_key(4096)))
+    assert facts.subject == "CN=acme"
+
+
 def other_key() -> str:
     return key_pem(ec.generate_private_key(ec.SECP256R1()))
 
@@ -57,8 +75,14 @@ def other_key() -> str:
         (AUTHORITY.client(good_for=timedelta(days=-1)), "has expired"),
         (
             AUTHORITY.client(key=rsa.generate_private_key(65537, 1024)),
-            "an RSA key has 2,048 to 8,192 bits, not 1,024",
+            "an RSA key has 2,048 to 4,096 bits, not 1,024",
         ),
+        (AUTHORITY.client(key=rsa_key(4608)), "an RSA key has 2,048 to 4,096 bits, not 4,608"),
+        (
+            AUTHORITY.client(key=rsa_key(8192)),
+            "up to 4,096 characters of PEM: RSA keys have up to 4,096 bits",
+        ),
+        (AUTHORITY.client(key=rsa_key(2048, fits=False)), "do not fit each other"),
         (AUTHORITY.client(key=dsa.generate_private_key(2048)), "an RSA, EC or Ed25519 key"),
         (AUTHORITY.pem + key_pem(ec.generate_private_key(ec.SECP256R1()), "pw"), "found were 1 and 0"),
         ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + other_key(), "cannot be read"),
@@ -66,7 +90,7 @@ def other_key() -> str:
         ("é" + AUTHORITY.client(), "up to 32,768 ASCII characters"),
         (
             AUTHORITY.pem + "-----BEGIN PRIVATE KEY-----\n" + "A" * 9000 + "\n-----END PRIVATE KEY-----",
-            "up to 8,192 characters",
+            "up to 4,096 characters",
         ),
     ],
 )

@@ -18,7 +18,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from journal import ProjectionsError, hide_password
 from projections.http.asgi import Receive, Scope, Send
-from projections.http.server_sent_events import EventWriter, while_connected
+from projections.http.server_sent_events import (
+    Connection,
+    EventWriter,
+    connection_of,
+    let_go,
+    unsent,
+    while_connected,
+)
 from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.settings import StreamSettings
@@ -75,17 +82,23 @@ class EventStream:
         self._counts: Counter[str] = Counter()
         self._open: set[Listening] = set()
         self._answering: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
     def clients(self) -> int:
-        """How many there are now."""
+        """How many there are now, and those whose stream has ended and who have not taken the end of it."""
         return self._counts.total()
+
+    @property
+    def ending(self) -> int:
+        """How many of the clients have not taken the end of their stream; after ``grace`` their connection is ended."""
+        return len(self._ending)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection, as ASGI 3 has it."""
         if scope["type"] == "http":
-            await while_connected(receive, self._answer(StreamRequest(scope), send))
+            await while_connected(receive, self._answer(StreamRequest(scope), receive, send))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -113,8 +126,9 @@ class EventStream:
     async def aclose(self) -> None:
         """End all streams, and wait until they have."""
         self.close()
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=2 * self._settings.grace.total_seconds())
+        for tasks in (self._answering, self._ending):
+            if tasks:
+                await asyncio.wait(tasks, timeout=2 * self._settings.grace.total_seconds())
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -123,14 +137,14 @@ class EventStream:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _answer(self, request: StreamRequest, send: Send) -> None:
+    async def _answer(self, request: StreamRequest, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in one
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         try:
             await self._check(request)
-            with self._counted(self._client(request)):
+            with self._counted(self._client(request), connection_of(receive)):
                 await self._stream(request, send)
         except Refused as refused:
             await refused.answer(send)
@@ -144,7 +158,7 @@ class EventStream:
             raise Refused(status, _SAID.get(status, "refused"), **headers)
 
     @contextmanager
-    def _counted(self, client: str) -> Iterator[None]:
+    def _counted(self, client: str, connection: Connection | None) -> Iterator[None]:
         seconds = str(max(1, round(self._settings.retry.total_seconds())))
         if self.clients >= self._settings.max_clients:
             raise Refused(503, "too many clients", retry_after=seconds)
@@ -154,8 +168,27 @@ class EventStream:
         try:
             yield
         finally:
-            self._counts[client] -= 1
-            self._counts += Counter()  # without those that have none left
+            if connection is not None and unsent(connection):
+                task = asyncio.create_task(self._end(client, connection))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+            else:
+                self._uncount(client)
+
+    async def _end(self, client: str, connection: Connection) -> None:
+        """Count a client until it has taken what it was sent, or its connection is ended."""
+        try:
+            if await let_go(connection, self._settings.grace):
+                log.info(
+                    "the connection of a client of group %s was ended: it did not take the end of its stream",
+                    self._listener.group, extra={"action": "stream_cut_off"},
+                )  # fmt: skip
+        finally:
+            self._uncount(client)
+
+    def _uncount(self, client: str) -> None:
+        self._counts[client] -= 1
+        self._counts += Counter()  # without those that have none left
 
     async def _stream(self, request: StreamRequest, send: Send) -> None:
         interest = await _value(self._subscription(request))

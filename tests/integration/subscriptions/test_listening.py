@@ -345,10 +345,12 @@ async def subscribe_to(database: Database, group: str) -> int:
         return await subscribe(session, group, topics=["t"])
 
 
-async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(database: Database) -> None:
-    settings = QUICK.model_copy(update={"keep_every": timedelta(milliseconds=10)})
+async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.subscriptions.live_reader._LOOK_EVERY", 0.01)
     async with (
-        Listener(database, "feed", settings=settings) as listener,
+        Listener(database, "feed", settings=QUICK) as listener,
         listener.listen(topics=["Landed"]) as matches,
         listener.listen(topics=["Started"]) as others,
     ):

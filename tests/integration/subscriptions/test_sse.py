@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from contextlib import AsyncExitStack
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from journal import Database, Event, RawJson, append
+from projections.http.server_sent_events import let_go
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.sse import (
@@ -269,6 +271,48 @@ async def test_a_client_that_takes_nothing_though_little_comes_is_ended(database
         await slow.block()
         await append_raw(database, json.dumps("x" * 8_000_000))
         await becomes(lambda: stream.clients == 0)
+
+
+async def test_a_client_that_never_reads_is_cut_off_and_counts_until_then(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = asyncio.Event()
+
+    async def once_seen(*given: Any) -> bool:
+        await seen.wait()
+        return await let_go(*given)
+
+    monkeypatch.setattr("projections.subscriptions.sse.server.let_go", once_seen)
+    settings = quick(buffer=1, grace=timedelta(0), max_clients=1)
+    async with streaming(database, settings=settings) as (stream, port), asked(port) as slow:
+        await slow.block()
+        await append_raw(database, json.dumps("x" * 8_000_000))
+        for _ in range(4):
+            await append_raw(database, "1")
+        await becomes(lambda: not stream._answering)
+        assert (stream.clients, stream.ending) == (1, 1)
+        async with asked(port) as other:
+            assert other.status == 503
+        seen.set()
+        await becomes(lambda: (stream.clients, stream.ending) == (0, 0))
+        assert await slow.events_until_broken() == []
+
+
+async def test_a_stream_whose_subscription_is_removed_ends(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.subscriptions.live_reader._LOOK_EVERY", 0.01)
+    settings = QUICK.model_copy(
+        update={"keep_every": timedelta(hours=1), "expires_after": timedelta(hours=2)}
+    )
+    listener = Listener(database, "feed", settings=settings)
+    async with streaming(database, listener=listener) as (_, port), asked(port) as client:
+        await execute(
+            database, "SELECT projections.unsubscribe_v1(subscription_id) FROM projections.subscriptions"
+        )
+        told = await client.rest()
+
+    assert told[-1].retry is not None
 
 
 @pytest.mark.slow

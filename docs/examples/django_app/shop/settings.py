@@ -7,9 +7,10 @@ from psycopg.conninfo import conninfo_to_dict
 _dsn = conninfo_to_dict(os.environ["PROJECTIONS_DSN"])
 _NAMES = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
-SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
+SECRET_KEY = os.environ["SECRET_KEY"]
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "testserver"]
 INSTALLED_APPS = ["shop"]
+MIDDLEWARE = ["django.middleware.csrf.CsrfViewMiddleware"]
 ROOT_URLCONF = "shop.urls"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

@@ -12,8 +12,11 @@ import pytest
 from cryptography.fernet import Fernet
 
 from journal import Database, NotFound
+from projections.webhooks import client_tls
+from projections.webhooks.client_tls import ClientContexts
 from projections.webhooks.credentials import ClientCertificate, OAuthClient, OAuthFacts, read_certificate
 from projections.webhooks.encryption import FernetCipher
+from projections.webhooks.sender import HttpSender
 from tests.fixtures.certificates import Authority, Certificate
 from tests.fixtures.connect_proxy import ConnectProxy
 from tests.fixtures.projections import execute, fetchval
@@ -122,6 +125,44 @@ async def test_the_receiver_is_still_judged_by_what_the_sender_trusts() -> None:
     async with asking() as server, sending(ssl_context=other) as sender:
         reply = await sender.send(outgoing(server.url)._replace(certificate=certs["acme"]))
     assert (reply.code, server.names) == ("tls_error", [])
+
+
+async def test_a_key_that_was_stored_when_more_was_allowed_is_not_loaded() -> None:
+    key, begins, chain = certs["acme"].pem.partition("-----BEGIN CERTIFICATE")
+    large = ClientCertificate(key.replace("\n", "\n" + "A" * 4096, 1) + begins + chain)
+    async with asking() as server, sending(ssl_context=trusting()) as sender:
+        reply = await sender.send(outgoing(server.url)._replace(certificate=large))
+    assert (reply.code, server.names) == ("tls_error", [])
+
+
+async def test_a_context_is_made_once_for_all_who_wait_and_outlives_one_who_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make, made = client_tls._context, []
+
+    def counted(trusted: ssl.SSLContext | None, certificate: ClientCertificate) -> ssl.SSLContext:
+        made.append(certificate)
+        return make(trusted, certificate)
+
+    monkeypatch.setattr(client_tls, "_context", counted)
+    contexts = ClientContexts(trusting())
+    for name in ("acme", "globex"):
+        impatient, *others = [asyncio.create_task(contexts.of(certs[name])) for _ in range(5)]
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert len({await other for other in others} | {await contexts.of(certs[name])}) == 1
+    alone = asyncio.create_task(contexts.of(last := shown("last")))
+    await asyncio.sleep(0)
+    alone.cancel()
+    await asyncio.wait([alone])
+    assert await contexts.of(last) is await contexts.of(last)
+    assert made == [certs["acme"], certs["globex"], last]
+
+
+def test_no_context_lets_the_receiver_choose_a_large_group() -> None:
+    own = client_tls._context(trusting(), certs["acme"])
+    for context in (client_tls.default_context(), own, HttpSender()._ssl):
+        assert {one["kea"] for one in context.get_ciphers()} == {"kx-any", "kx-ecdhe"}
 
 
 @pytest.mark.slow
