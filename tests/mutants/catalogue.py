@@ -17,6 +17,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     running_elsewhere,
     running_inline,
     storing,
+    values,
     webhooks,
     webhooks_addresses,
     webhooks_api,
