@@ -17,6 +17,7 @@ from psycopg.rows import dict_row, tuple_row
 from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession, QueuedRun
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
+from journal.database.psycopg_adapters import Adapting
 from journal.database.session import OwnedSession, Row
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
@@ -158,6 +159,7 @@ class PsycopgDatabase(BaseDatabase):
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
             "prepare_threshold": None if pooled else 5,
+            "context": Adapting(),
         }
         with translated(*_ERRORS):
             # The pool hides why a first connection fails: a connection of our own says it.

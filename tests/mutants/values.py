@@ -7,6 +7,7 @@ from tests.mutants.seeding import in_python
 
 _TABLES = "tests/property/test_tables.py::test_a_time_is_an_instant_in_whichever_zone_it_is_told"
 _WRITER = "tests/integration/running/test_table_writer.py::test_the_hour_that_comes_twice_is_two_hours_in_any_batches"
+_DRIVERS = "tests/integration/database/test_values_of_drivers.py::test_drivers"
 
 in_python(
     "keys-by-the-clock-on-the-wall",
@@ -25,4 +26,37 @@ in_python(
     "pass",
     Pytest(_TABLES),
     Pytest(_WRITER),
+)
+in_python(
+    "ends-of-time-are-infinite",
+    "asyncpg sends the last day of Python as infinity, and reads infinity as the last day",
+    "journal/database/asyncpg_codecs.py: set_codecs",
+    "_CODECS.items()",
+    "()",
+    Pytest(f"{_DRIVERS}_store_and_read_the_same[date]"),
+    Pytest(f"{_DRIVERS}_refuse_to_read_what_python_has_no_value_for[timestamp]"),
+)
+in_python(
+    "numbers-are-cut-to-integers",
+    "asyncpg sends what is before the point of a number where an integer is needed",
+    "journal/database/asyncpg_codecs.py: guarded",
+    "list(map(_guard, values))",
+    "values",
+    Pytest(f"{_DRIVERS}_refuse_the_same[int]"),
+)
+in_python(
+    "floats-have-fifteen-digits",
+    "psycopg sends a float as PostgreSQL rounds it for a numeric",
+    "journal/database/psycopg_adapters.py: _Float.dump",
+    "float.__repr__(obj)",
+    'format(obj, ".15g")',
+    Pytest(f"{_DRIVERS}_store_and_read_the_same[numeric]"),
+)
+in_python(
+    "what-warns-is-stored",
+    "a signaling NaN is stored as one that does not warn",
+    "journal/database/numeric.py: _infinite",
+    "number.is_snan()",
+    "False",
+    Pytest(f"{_DRIVERS}_refuse_the_same[numeric]"),
 )
