@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
 from journal.events import EventEnvelope, Unreadable
+from journal.exact_numbers import exactly, has_decimals, parsed, written
 
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -70,7 +71,7 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
     and field.
     """
     current = event_type_of(model)
-    version, validate = current.version, model.__pydantic_validator__.validate_json
+    version, validate = current.version, _reader(model)
 
     def decode(envelope: EventEnvelope) -> Model:
         payload = envelope.payload_json
@@ -78,12 +79,18 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
             raise InvalidPayload(payload)
         try:
             if envelope.version == version:
-                return validate(payload)  # type: ignore[no-any-return]  # a cast is a call, for each event
+                return validate(payload)
             return _decode_older(model, current, envelope)
         except ValidationError as error:
             raise _does_not_fit(model, envelope, error) from None
 
     return decode
+
+
+def _reader(model: type[Model]) -> Callable[[str | bytes], Model]:
+    """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
+    validate = model.__pydantic_validator__.validate_json
+    return (lambda payload: validate(exactly(payload))) if has_decimals(model) else validate
 
 
 def decode(model: type[Model], envelope: EventEnvelope) -> Model:
@@ -106,17 +113,18 @@ def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelop
             f"{model.__name__} up to version {current.version}: deploy the newer one"
         )
     payload = envelope.payload_json
-    return model.model_validate_json(_upcast(current, envelope.version, payload, _named(envelope)))
+    return model.model_validate_json(_upcast(model, envelope.version, payload, _named(envelope)))
 
 
-def _upcast(current: EventType, version: int, payload: str | bytes, what: str) -> bytes:
-    value = from_json(payload)
+def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
+    current, exact = event_type_of(model), has_decimals(model)
+    value = parsed(payload) if exact else from_json(payload)
     for step in range(version, current.version):
         try:
             value = current.upcast[step](value)
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return to_json(value)
+    return written(value) if exact else to_json(value)
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
@@ -135,7 +143,7 @@ def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: s
     """
     current = event_type_of(model)
     what = f"event {current.name!r} of source {source_id!r}, seq_nr {seq_nr}"
-    return _upcast(current, version, payload, what).decode()
+    return _upcast(model, version, payload, what).decode()
 
 
 def _named(envelope: EventEnvelope) -> str:

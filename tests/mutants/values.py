@@ -7,6 +7,7 @@ from tests.mutants.seeding import in_python
 
 _TABLES = "tests/property/test_tables.py::test_a_time_is_an_instant_in_whichever_zone_it_is_told"
 _WRITER = "tests/integration/running/test_table_writer.py::test_the_hour_that_comes_twice_is_two_hours_in_any_batches"
+_EXACT = "tests/property/test_exact_numbers.py"
 _DRIVERS = "tests/integration/database/test_values_of_drivers.py::test_drivers"
 
 in_python(
@@ -59,4 +60,20 @@ in_python(
     "number.is_snan()",
     "False",
     Pytest(f"{_DRIVERS}_refuse_the_same[numeric]"),
+)
+in_python(
+    "decimals-by-way-of-floats",
+    "a Decimal of a model is the number that a float makes of the one in the JSON",
+    "journal/event_types.py: _reader",
+    "if has_decimals(model)",
+    "if False",
+    Pytest(f"{_EXACT}::test_a_decimal_is_the_number_of_the_json"),
+)
+in_python(
+    "older-decimals-by-way-of-floats",
+    "a Decimal of an older version is the number that a float makes of the one in the JSON",
+    "journal/event_types.py: _upcast",
+    "parsed(payload) if exact else from_json(payload)",
+    "from_json(payload)",
+    Pytest(f"{_EXACT}::test_the_json_of_an_older_version_has_the_number"),
 )
