@@ -7,6 +7,7 @@ from tests.mutants.seeding import in_python
 
 _TABLES = "tests/property/test_tables.py::test_a_time_is_an_instant_in_whichever_zone_it_is_told"
 _WRITER = "tests/integration/running/test_table_writer.py::test_the_hour_that_comes_twice_is_two_hours_in_any_batches"
+_NAIVE = "tests/integration/running/test_naive_times.py"
 _EXACT = "tests/property/test_exact_numbers.py"
 _DRIVERS = "tests/integration/database/test_values_of_drivers.py::test_drivers"
 
@@ -76,4 +77,20 @@ in_python(
     "parsed(payload) if exact else from_json(payload)",
     "from_json(payload)",
     Pytest(f"{_EXACT}::test_the_json_of_an_older_version_has_the_number"),
+)
+in_python(
+    "naive-times-are-appended",
+    "a datetime without a time zone is appended in a field that may have one",
+    "journal/appending.py: _row",
+    'declared.naive_times == "refuse"',
+    "False",
+    Pytest(f"{_NAIVE}::test_append_refuses_what_handlers_would"),
+)
+in_python(
+    "naive-times-are-read",
+    "handlers get a datetime without a time zone, which drivers take for one of the machine's or the session's",
+    "journal/naive_times.py: _aware",
+    '"tz_constraint": "aware"',
+    "",
+    Pytest(f"{_NAIVE}::test_every_kind_of_handler_does_the_same[Seen-timestamptz-parked0]"),
 )
