@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 # A float has every number of 15 digits. What looks like a longer one, in a string too, is looked at.
-_LONG = re.compile(r"\d[\d.]{15}|\d[eE]")
+_LONG = re.compile(r"[0-9](?:[eE]|[0-9.]{15})")
 _LONG_BYTES = re.compile(_LONG.pattern.encode())
 
 

@@ -16,7 +16,7 @@ NaiveTimes: TypeAlias = Literal["refuse", "utc"]
 
 _Schema: TypeAlias = dict[str, Any]
 
-_NAIVE = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')  # as pydantic writes one
+_NAIVE = re.compile(r'T\d\d:\d\d:\d\d(?:\.\d+)?"')  # the end of one, as pydantic writes it
 
 
 @lru_cache(maxsize=1024)
@@ -42,6 +42,13 @@ def validator(model: type[BaseModel], naive_times: NaiveTimes) -> SchemaValidato
         return SchemaValidator(changed)
 
 
+@lru_cache(maxsize=1024)
+def _refusing(model: type[BaseModel]) -> SchemaValidator | None:
+    """What refuses them in a model's JSON; None where it has no such fields."""
+    strict = validator(model, "refuse")
+    return None if strict is model.__pydantic_validator__ else strict
+
+
 def naive_field(model: type[BaseModel], text: str) -> str | None:
     """
     The field in which JSON of a model has a datetime without a time zone, where that is refused.
@@ -50,8 +57,8 @@ def naive_field(model: type[BaseModel], text: str) -> str | None:
         model: The payload model.
         text: The JSON, as the model writes it.
     """
-    strict = validator(model, "refuse")
-    if strict is model.__pydantic_validator__ or not _NAIVE.search(text):
+    strict = _refusing(model)
+    if strict is None or not _NAIVE.search(text):
         return None
     try:
         strict.validate_json(text)
