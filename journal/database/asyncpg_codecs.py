@@ -7,7 +7,7 @@ for its binary digits, and a float in an integer for what is before its point.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -136,4 +136,15 @@ def guarded(values: Iterable[Any]) -> Iterable[Any]:
 
 def _guard(value: Any) -> Any:
     kind = type(value)
-    return guarded(value) if kind in _LISTS else _GUARDED[kind](value) if kind in _GUARDED else value
+    return _guard_list(value) if kind in _LISTS else _GUARDED[kind](value) if kind in _GUARDED else value
+
+
+def _guard_list(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a list are of one type in the database, so that one that is refused has all of them refused."""
+    kinds = set(map(type, values))
+    if kinds.isdisjoint(_LOOKED_AT):
+        return values
+    if not kinds.isdisjoint(_LISTS):
+        return list(map(_guard, values))
+    place = next(place for place, value in enumerate(values) if type(value) in _GUARDED)
+    return [*values[:place], _guard(values[place]), *values[place + 1 :]]
