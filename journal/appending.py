@@ -17,6 +17,7 @@ from journal.database import fetch_on, fetch_on_sync
 from journal.errors import InvalidEvent
 from journal.event_types import event_type_of
 from journal.events import Appended, AppendedEvents, Event
+from journal.naive_times import naive_field
 from journal.payload import encode
 from journal.storable_text import unstorable
 
@@ -147,11 +148,17 @@ def _row(event: Event) -> tuple[Any, ...]:
         raise InvalidEvent(f"version must be 1 to {MAX_VERSION}, not {version}")
     if not isinstance(event.event_id, UUID | None):
         raise InvalidEvent(f"event_id must be a UUID, not {event.event_id!r:.80}")
+    payload = encode(event.payload, "payload")
+    if declared and declared.naive_times == "refuse" and (field := naive_field(type(event.payload), payload)):
+        raise InvalidEvent(
+            f"payload: {field} is a datetime without a time zone: give it one, such as datetime.UTC; if it is to have "
+            'none, annotate it with pydantic.NaiveDatetime; if it is in UTC, write @event_type(naive_times="utc")'
+        )
     return (
         event.source_id,
         event.entity_type,
         event_type,
-        encode(event.payload, "payload"),
+        payload,
         version,
         encode(event.metadata, "metadata") if event.metadata is not None else None,
         array_literal(event.tags, "a tag") if event.tags else None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
 from journal.events import EventEnvelope, Unreadable
+from journal.exact_numbers import exactly, has_decimals, parsed, written
+from journal.naive_times import NaiveTimes, validator
 
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -22,10 +24,15 @@ class EventType(NamedTuple):
     name: str
     version: int
     upcast: Mapping[int, Upcaster]
+    naive_times: NaiveTimes = "refuse"
 
 
 def event_type(
-    name: str | None = None, *, version: int = 1, upcast: Mapping[int, Upcaster] | None = None
+    name: str | None = None,
+    *,
+    version: int = 1,
+    upcast: Mapping[int, Upcaster] | None = None,
+    naive_times: NaiveTimes = "refuse",
 ) -> Callable[[type[Model]], type[Model]]:
     """
     Say under which name and version events of a model are stored.
@@ -36,10 +43,14 @@ def event_type(
         name: The stored name; by default the class's.
         version: Raise it when the payload's shape changes, and keep ``upcast`` functions for the old ones.
         upcast: For each older version, a function from its payload to the payload of the next version.
+        naive_times: What a datetime without a time zone is, in a field ``datetime``: ``refuse`` refuses the event, to
+            append and to read; ``utc`` takes it for one in UTC. A field ``NaiveDatetime`` has none, and needs neither.
 
     Raises:
-        ValueError: A version is below 1, or an older version has no function.
+        ValueError: A version is below 1, an older version has no function, or ``naive_times`` is another word.
     """
+    if naive_times not in get_args(NaiveTimes):
+        raise ValueError(f"naive_times must be 'refuse' or 'utc', not {naive_times!r}")
     steps = dict(upcast or {})
     if not 1 <= version <= 32767:  # noqa: PLR2004 - a smallint column
         raise ValueError(f"version must be 1 to 32767, not {version}")
@@ -49,7 +60,7 @@ def event_type(
         )
 
     def register(model: type[Model]) -> type[Model]:
-        model.__event_type__ = EventType(name or model.__name__, version, steps)  # type: ignore[attr-defined]
+        model.__event_type__ = EventType(name or model.__name__, version, steps, naive_times)  # type: ignore[attr-defined]
         return model
 
     return register
@@ -70,7 +81,7 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
     and field.
     """
     current = event_type_of(model)
-    version, validate = current.version, model.__pydantic_validator__.validate_json
+    version, validate = current.version, _reader(model)
 
     def decode(envelope: EventEnvelope) -> Model:
         payload = envelope.payload_json
@@ -78,12 +89,22 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
             raise InvalidPayload(payload)
         try:
             if envelope.version == version:
-                return validate(payload)  # type: ignore[no-any-return]  # a cast is a call, for each event
+                return validate(payload)
             return _decode_older(model, current, envelope)
         except ValidationError as error:
             raise _does_not_fit(model, envelope, error) from None
 
     return decode
+
+
+def _validate(model: type[Model]) -> Callable[[str | bytes], Model]:
+    return validator(model, event_type_of(model).naive_times).validate_json
+
+
+def _reader(model: type[Model]) -> Callable[[str | bytes], Model]:
+    """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
+    validate = _validate(model)
+    return (lambda payload: validate(exactly(payload))) if has_decimals(model) else validate
 
 
 def decode(model: type[Model], envelope: EventEnvelope) -> Model:
@@ -106,17 +127,18 @@ def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelop
             f"{model.__name__} up to version {current.version}: deploy the newer one"
         )
     payload = envelope.payload_json
-    return model.model_validate_json(_upcast(current, envelope.version, payload, _named(envelope)))
+    return _validate(model)(_upcast(model, envelope.version, payload, _named(envelope)))
 
 
-def _upcast(current: EventType, version: int, payload: str | bytes, what: str) -> bytes:
-    value = from_json(payload)
+def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
+    current, exact = event_type_of(model), has_decimals(model)
+    value = parsed(payload) if exact else from_json(payload)
     for step in range(version, current.version):
         try:
             value = current.upcast[step](value)
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return to_json(value)
+    return written(value) if exact else to_json(value)
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
@@ -135,7 +157,7 @@ def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: s
     """
     current = event_type_of(model)
     what = f"event {current.name!r} of source {source_id!r}, seq_nr {seq_nr}"
-    return _upcast(current, version, payload, what).decode()
+    return _upcast(model, version, payload, what).decode()
 
 
 def _named(envelope: EventEnvelope) -> str:

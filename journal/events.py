@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic_core import from_json
 
+from journal.exact_numbers import parsed
 from journal.tokens import AwaitedEvent, last_of_each, write_token
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -172,8 +173,12 @@ class EventEnvelope(NamedTuple):
 
     @property
     def payload(self) -> Any:
-        """The payload as plain Python values."""
-        return from_json(self.payload_json)
+        """
+        The payload as plain Python values.
+
+        A number that a float rounds is a float whose ``str`` is the number as it was written.
+        """
+        return parsed(self.payload_json)
 
     @property
     def metadata(self) -> Any:

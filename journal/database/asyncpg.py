@@ -13,6 +13,7 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from journal.database.asyncpg_codecs import guarded, set_codecs
 from journal.database.base import BaseSession
 from journal.database.base_database import BaseDatabase
 from journal.database.error_translation import translated
@@ -75,31 +76,31 @@ class AsyncpgSession(BaseSession):
 
     async def execute(self, sql: str, *args: Any) -> int:
         self._check(sql)
-        status: str = await self._call("execute", sql, *args)
+        status: str = await self._call("execute", sql, *guarded(args))
         count = status.rsplit(" ", 1)[-1]
         return int(count) if count.isdecimal() else 0
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
-        await self._call("executemany", sql, args)
+        await self._call("executemany", sql, [guarded(row) for row in args])
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         self._check(sql)
-        return cast("Sequence[Row]", await self._call("fetch", sql, *args))
+        return cast("Sequence[Row]", await self._call("fetch", sql, *guarded(args)))
 
     async def fetchrow(self, sql: str, *args: Any) -> Row | None:
         self._check(sql)
-        return cast("Row | None", await self._call("fetchrow", sql, *args))
+        return cast("Row | None", await self._call("fetchrow", sql, *guarded(args)))
 
     async def fetchval(self, sql: str, *args: Any) -> Any:
         self._check(sql)
-        return await self._call("fetchval", sql, *args)
+        return await self._call("fetchval", sql, *guarded(args))
 
     async def copy_rows(
         self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         schema, name = table
-        options = {"schema_name": schema, "columns": list(columns), "records": rows}
+        options = {"schema_name": schema, "columns": list(columns), "records": map(guarded, rows)}
         await self._call("copy_records_to_table", name, **options)
 
 
@@ -156,6 +157,7 @@ async def _initialise(connection: Any) -> None:
     # asyncpg has no setting for it, and names its transport for itself.
     if (transport := getattr(connection, "_transport", None)) is not None:
         keep_alive(transport.get_extra_info("socket"))
+    await set_codecs(connection)
 
 
 class AsyncpgDatabase(BaseDatabase):

@@ -19,6 +19,7 @@ from journal.database.base import BaseSession, QueuedRun
 from journal.database.base_database import BaseDatabase
 from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
+from journal.database.psycopg_adapters import Adapting
 from journal.database.session import OwnedSession, Row
 from journal.database.session_settings import PINNED, STARTED_WITH
 from journal.database.settings import ConnectionSettings
@@ -170,6 +171,7 @@ class PsycopgDatabase(BaseDatabase):
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
             "prepare_threshold": None if pooled else 5,
+            "context": Adapting(),
         }
         with translated(*_ERRORS):
             # The pool hides why a first connection fails: a connection of our own says it.

@@ -9,6 +9,7 @@ from operator import index
 from typing import Any
 
 from journal import ProjectionsError
+from projections.defining.comparing import PLAIN, comparable
 from projections.defining.tables import Change, Changes, ColumnOperation, Table, TableConflict
 
 # Sums must not round, or they would depend on where batches end. PostgreSQL's numeric has fewer digits.
@@ -155,12 +156,12 @@ def _merged(old: dict[str, Any], table: Table, values: Mapping[str, Any]) -> dic
             elif operation is _SET:
                 merged[column] = value
             elif value is not None:
-                if value != value:  # noqa: PLR0124 - only NaN differs from itself
-                    raise ArithmeticError("NaN has no place in an order")  # noqa: TRY301
+                if type(value) not in PLAIN:
+                    value = comparable(value)  # noqa: PLW2901
                 before = merged.get(column)
                 if before is None or (value < before if operation is _MINIMUM else before < value):
                     merged[column] = value
-    except (TypeError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"table {table}: {operations[column].value} of {column!r}: {error}") from error
     return merged
 

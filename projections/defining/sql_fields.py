@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel, NaiveDatetime
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_json
 
+from journal import event_type_of
 from projections.errors import InvalidHandler
 
 EVENT_COLUMNS = {
@@ -27,13 +28,24 @@ EVENT_COLUMNS = {
 }
 """What an event has alongside its payload, with the types."""
 
-_TEXT, _JSON = "text", "jsonb"
+_TEXT, _JSON, _INSTANT = "text", "jsonb", "timestamp with time zone"
+_NAIVE = "timestamp without time zone"
+# What a text must look like, or the model would refuse it: PostgreSQL would give it a zone, or drop its own one.
+_LOOKS = {
+    _INSTANT: (
+        r":[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? ?([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$",
+        "is not a time with a time zone",
+    ),
+    _NAIVE: (r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _][0-9:.]+)?$", "is not a time without a time zone"),
+}
 _TYPES: tuple[tuple[type, str], ...] = (  # bool is an int, and datetime a date
     (bool, "boolean"),
     (int, "bigint"),
     (float, "double precision"),
     (str, _TEXT),
-    (datetime, "timestamp with time zone"),
+    (datetime, _INSTANT),
+    (AwareDatetime, _INSTANT),  # a class of its own when a program runs
+    (NaiveDatetime, _NAIVE),
     (date, "date"),
     (time, "time"),
     (timedelta, "interval"),
@@ -54,6 +66,7 @@ class FieldColumn:
         nullable: Whether the model takes None.
         default: SQL of the value where the JSON has no such key; None where the model requires it.
         unusable: Why SQL cannot read it; empty where it can.
+        tested: Whether a text is refused that has a zone, or has none.
     """
 
     name: str
@@ -62,12 +75,13 @@ class FieldColumn:
     nullable: bool
     default: str | None
     unusable: str = ""
+    tested: bool = False
 
     @property
     def declared(self) -> str:
         """Its entry in the column list of ``json_to_record``; text compares by code point, everywhere alike."""
         collation = ' COLLATE pg_catalog."C"' if self.type == _TEXT else ""
-        return f"{quote_name(self.key)} {self.type}{collation}"
+        return f"{quote_name(self.key)} {_TEXT if self.tested else self.type}{collation}"
 
     def read(self, model: str) -> str:
         """
@@ -76,7 +90,7 @@ class FieldColumn:
         Args:
             model: The name of the model, for errors.
         """
-        value = f"r.{quote_name(self.key)}"
+        value = self._tested(model) if self.tested else f"r.{quote_name(self.key)}"
         if self.nullable and self.default == "NULL":
             return value
         refused = self._refuse(model, "is missing")
@@ -84,6 +98,11 @@ class FieldColumn:
         null = "NULL" if self.nullable else self._refuse(model, "is null")
         absent = f"(e.payload -> {quote_literal(self.key)}) IS NULL"
         return f"CASE WHEN {value} IS NOT NULL THEN {value} WHEN {absent} THEN {missing} ELSE {null} END"
+
+    def _tested(self, model: str) -> str:
+        text, (looks, why) = f"r.{quote_name(self.key)}", _LOOKS[self.type]
+        refused = self._refuse(model, why)
+        return f"CASE WHEN {text} ~ '{looks}' THEN {text}::{self.type} WHEN {text} IS NOT NULL THEN {refused} END"
 
     def _refuse(self, model: str, why: str) -> str:
         text = quote_literal(f"the payload does not fit {model}: {self.name} {why}")
@@ -93,16 +112,19 @@ class FieldColumn:
 @lru_cache(maxsize=1024)
 def columns_of(model: type[BaseModel]) -> dict[str, FieldColumn]:
     """The columns of a model by their names."""
-    return {name: _column(name, field) for name, field in model.model_fields.items()}
+    in_utc = event_type_of(model).naive_times == "utc"
+    return {name: _column(name, field, in_utc=in_utc) for name, field in model.model_fields.items()}
 
 
-def _column(name: str, field: FieldInfo) -> FieldColumn:
+def _column(name: str, field: FieldInfo, *, in_utc: bool) -> FieldColumn:
     alias = field.validation_alias or field.alias or name
     pg_type, nullable = _type(field.annotation)
     default, unusable = _default(field)
     if not isinstance(alias, str):
         unusable = "its alias is a path or a choice; give it one name"
-    return FieldColumn(name, alias if isinstance(alias, str) else name, pg_type, nullable, default, unusable)
+    key = alias if isinstance(alias, str) else name
+    tested = pg_type in _LOOKS and not (in_utc and pg_type == _INSTANT)
+    return FieldColumn(name, key, pg_type, nullable, default, unusable, tested)
 
 
 def _default(field: FieldInfo) -> tuple[str | None, str]:

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from journal import ProjectionsError, unstorable
+from projections.defining.comparing import PLAIN, comparable
 
 _MAX_IDENTIFIER_BYTES = 63
 _QUALIFIED = 2
@@ -154,7 +155,8 @@ class Table:
             **columns: All columns of the key, and any of the others.
 
         Raises:
-            ValueError: A column is not declared, or one of the key is missing or None.
+            ValueError: A column is not declared, or one of the key is missing, None or NaN, or a time of day with a
+                zone.
         """
         if not self._columns.issuperset(columns):
             raise self._unknown(columns)
@@ -189,13 +191,20 @@ class Table:
         names = self.key
         if len(names) == 1:
             key = (key,)
+        for name in names:
+            if type(columns.pop(name)) not in PLAIN:
+                key = self._comparable(key)
+        return key  # type: ignore[no-any-return]
+
+    def _comparable(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         if None in key:
             raise ValueError(
-                f"table {self}: key column {names[key.index(None)]!r} is None; a key needs a value"
+                f"table {self}: key column {self.key[key.index(None)]!r} is None; a key needs a value"
             )
-        for name in names:
-            del columns[name]
-        return key  # type: ignore[no-any-return]
+        try:
+            return tuple(map(comparable, key))
+        except ValueError as error:
+            raise ValueError(f"table {self}: key {key!r}: {error}") from error
 
     def _unknown(self, columns: Iterable[str]) -> ValueError:
         unknown = sorted(column for column in columns if column not in self._columns)

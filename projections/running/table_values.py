@@ -175,6 +175,12 @@ def _date(value: Any) -> date:
     raise _mismatch(value, "a datetime.date")
 
 
+def _time(value: Any) -> time:
+    if isinstance(value, time) and value.tzinfo is None:
+        return value
+    raise _mismatch(value, "a datetime.time without time zone")
+
+
 def _timestamp(value: Any) -> datetime:
     if isinstance(value, datetime) and value.tzinfo is None:
         return value
@@ -214,7 +220,7 @@ _CONVERSIONS: dict[ValueKind, tuple[Callable[[Any], Any], frozenset[type]]] = {
     ValueKind.UUID: (_only(UUID), frozenset({UUID})),
     ValueKind.BYTES: (_only(bytes), frozenset({bytes})),
     ValueKind.DATE: (_date, frozenset({date})),
-    ValueKind.TIME: (_only(time), frozenset({time})),
+    ValueKind.TIME: (_time, _NEVER_PLAIN),
     ValueKind.TIMESTAMP: (_timestamp, _NEVER_PLAIN),
     ValueKind.TIMESTAMPTZ: (_timestamptz, _NEVER_PLAIN),
     ValueKind.INTERVAL: (_only(timedelta), frozenset({timedelta})),

@@ -28,6 +28,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     streaming,
     subscribing,
     table_handlers,
+    values,
     waiting,
     webhooks,
     webhooks_addresses,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -150,3 +152,29 @@ def test_an_event_enters_a_batch_all_or_not_at_all(before: Sourced, event: Sourc
         batch.collect("source-0", [*changes, OWNED.upsert(k=9, n="not a number")])
 
     assert {key: row for rows in batch.tables.values() for key, row in rows.items()} == expected
+
+
+# The last hour of summer of Berlin comes twice, from 00:00 to 02:00 in UTC.
+BERLIN = ZoneInfo("Europe/Berlin")
+SUMMER_ENDS = datetime(2026, 10, 24, 23, tzinfo=UTC)
+TIMES = Table("times", key="at", increment="n", minimum="lo", maximum="hi")
+instants = st.integers(0, 240).map(lambda minutes: SUMMER_ENDS + timedelta(minutes=minutes))
+
+
+@given(st.lists(st.tuples(instants, st.sampled_from([UTC, BERLIN])), max_size=12), cut_places)
+def test_a_time_is_an_instant_in_whichever_zone_it_is_told(times: list[Any], cuts: list[int]) -> None:
+    hours = [at.replace(minute=0) for at, _ in times]
+    changes = [
+        ("s", TIMES.upsert(at=hour.astimezone(zone), n=1, lo=at.astimezone(zone), hi=at.astimezone(zone)))
+        for hour, (at, zone) in zip(hours, times, strict=True)
+    ]
+    model: Model = {}
+
+    for part in split(changes, cuts):
+        apply_batch(model, fold(part))
+
+    assert model == {
+        (hour,): {"n": len(of_hour), "lo": min(of_hour), "hi": max(of_hour)}
+        for hour in hours
+        if (of_hour := [at for (at, _), begins in zip(times, hours, strict=True) if begins == hour])
+    }

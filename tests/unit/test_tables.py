@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -105,6 +106,29 @@ def test_a_missing_key_column_is_refused() -> None:
 def test_a_key_of_none_is_refused(change: Any) -> None:
     with pytest.raises(ValueError, match="table plane_status: key column 'tail' is None"):
         change(tail=None)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (time(1, tzinfo=UTC), "has a time zone and no date"),
+        (Decimal("NaN"), "NaN has no place in an order"),
+        (Decimal("sNaN"), "NaN"),
+        (float("nan"), "NaN has no place in an order"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))), "is not in the years 1 to 9999 of UTC"),
+    ],
+)
+def test_a_value_without_a_place_in_an_order_is_no_key_and_no_extreme(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        STATUS.upsert(tail=value)
+    with pytest.raises(ValueError, match=f"table carrier_delays: maximum of 'worst': .*{message}"):
+        folded(DELAYS.upsert(carrier="UA", day=DAY, worst=value))
+
+
+def test_a_row_is_deleted_by_the_same_instant_in_another_zone() -> None:
+    at = datetime(2026, 10, 25, 1, 10, tzinfo=UTC)
+
+    assert STATUS.delete(tail=at.astimezone(ZoneInfo("Europe/Berlin"))) == STATUS.delete(tail=at)
 
 
 def test_delete_is_refused_where_sources_share_keys() -> None:

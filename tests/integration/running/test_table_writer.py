@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,7 @@ from projections.defining.tables import Change, Table, TableError
 from projections.running.table_writer import TableWriter
 
 DAY = date(2013, 1, 1)
+BERLIN = ZoneInfo("Europe/Berlin")
 NAIVE = datetime(2013, 1, 1, 5)  # noqa: DTZ001 - for columns without time zone
 COUNTS = Table("counts", key=("a", "b"), increment=("n", "total"), minimum="lo", maximum="hi")
 COUNTS_DDL = """CREATE TABLE counts (
@@ -166,6 +168,31 @@ async def test_texts_compare_by_code_point_whatever_the_collation(db: Database) 
     assert await rows(db, "SELECT lo, hi FROM t") == [("B", "é")]
 
 
+async def test_the_hour_that_comes_twice_is_two_hours_in_any_batches(db: Database) -> None:
+    await run(
+        db,
+        "CREATE TABLE rides (hour timestamptz PRIMARY KEY, n integer, first timestamptz, last timestamptz)",
+    )
+    rides = Table("rides", key="hour", increment="n", minimum="first", maximum="last")
+    whole_day = datetime(2026, 10, 24, 22, tzinfo=UTC)
+    summer, winter = (datetime(2026, 10, 25, hour, tzinfo=UTC) for hour in (0, 1))
+    changes = [
+        rides.upsert(hour=hour, n=1, first=at.astimezone(BERLIN), last=at.astimezone(BERLIN))
+        for one, at in ((summer, summer.replace(minute=40)), (winter, winter.replace(minute=10)))
+        for hour in (one.astimezone(BERLIN), whole_day)
+    ]
+    expected = [
+        (whole_day, 2, summer.replace(minute=40), winter.replace(minute=10)),
+        (summer, 1, summer.replace(minute=40), summer.replace(minute=40)),
+        (winter, 1, winter.replace(minute=10), winter.replace(minute=10)),
+    ]
+
+    for batches in ([changes], [[change] for change in changes]):
+        await write(db, *batches)
+        assert await rows(db, "SELECT * FROM rides ORDER BY hour") == expected
+        await run(db, "DELETE FROM rides")
+
+
 async def test_a_partitioned_table_is_written(db: Database) -> None:
     await run(
         db,
@@ -245,6 +272,7 @@ async def test_a_table_that_was_altered_is_read_anew_after_the_error(db: Databas
             "column 'day' .date.: .* datetime.date is needed",
         ),
         (lambda t: t.upsert(day=DAY, tz=NAIVE), "column 'tz' .*with time zone is needed"),
+        (lambda t: t.upsert(day=DAY, ti=time(1, tzinfo=UTC)), "column 'ti' .*without time zone is needed"),
         (lambda t: t.upsert(day=DAY, n=1.5), "column 'n' .integer."),
         (lambda t: t.upsert(day=DAY, money=Decimal("0.005")), r"column 'money' .*numeric\(10,2\).* round it"),
         (lambda t: t.upsert(day=DAY, j=float("nan")), "column 'j' .json"),
@@ -264,10 +292,12 @@ async def test_a_value_that_does_not_fit_names_table_and_column(
     await run(
         db,
         """CREATE TABLE t (day date PRIMARY KEY, tz timestamptz, n integer, money numeric(10, 2), j json,
-        text text, u uuid)""",
+        text text, u uuid, ti time)""",
     )
-    table = Table("t", key="day", set=("tz", "j", "text", "u"), increment=("n", "money"), per_source=True)
-    values = {"j": {}, "text": "a", "u": UUID(int=1), "n": 1, "money": Decimal("0.01")}
+    table = Table(
+        "t", key="day", set=("tz", "j", "text", "u", "ti"), increment=("n", "money"), per_source=True
+    )
+    values = {"j": {}, "text": "a", "u": UUID(int=1), "ti": time(1), "n": 1, "money": Decimal("0.01")}
     fits = table.upsert(day=DAY + timedelta(days=1), tz=datetime(2013, 1, 1, tzinfo=UTC), **values)
 
     with pytest.raises(TableError, match=f"table t: a value does not fit {message}"):
