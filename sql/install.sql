@@ -238,7 +238,10 @@
 \ir functions/maintenance/_lock_within_v1.sql
 \ir functions/maintenance/_newly_held_v1.sql
 \ir functions/maintenance/_unread_rows_v1.sql
+\ir functions/archive/_content_of_events_v1.sql
+\ir functions/archive/_check_archived_v1.sql
 \ir functions/maintenance/_drop_partition_v1.sql
+\ir functions/maintenance/detach_partition_v1.sql
 \ir functions/archive/_passed_ranges_v1.sql
 \ir functions/archive/_pass_restored_v1.sql
 \ir functions/archive/_read_restored_v1.sql

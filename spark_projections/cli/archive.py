@@ -120,7 +120,7 @@ def archive() -> None:
     To make room in the database
       projections archive export DIR                      write what is closed and not there yet
       projections archive verify DIR --against-journal    compare it, event by event
-      ALTER TABLE … DETACH PARTITION …                    as the export prints it
+      SELECT projections.detach_partition_v1(…)           as the export prints it
     and to have it back
       projections archive restore DIR --since TIME --until TIME
     and when its manifest is lost, damaged or an old one
@@ -165,12 +165,7 @@ def export(
             say=say,
             progress=progress,
         )
-    values = values_of(done) | {"detach": [_detach(name) for name in done.detachable]}
-    return Answer(values, [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
-
-
-def _detach(name: str) -> str:
-    return f'ALTER TABLE projections.events DETACH PARTITION projections."{name}"'
+    return Answer(values_of(done), [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
 
 
 def _lines(done: Exported, directory: Path) -> Iterator[str]:
@@ -184,8 +179,7 @@ def _lines(done: Exported, directory: Path) -> Iterator[str]:
     if done.detachable:
         yield f"when `projections archive verify {shlex.quote(str(directory))} --against-journal` finds no difference:"
         yield "SET lock_timeout = '500ms';"
-        for name in done.detachable:
-            yield f"{_detach(name)};"
+        yield from (f"{statement};" for statement in done.detach)
 
 
 @archive.command()

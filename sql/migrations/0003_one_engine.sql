@@ -391,3 +391,5 @@ CREATE TABLE projections.webhook_credentials (
     CONSTRAINT kind_is_known CHECK (kind IN ('certificate', 'oauth')),
     PRIMARY KEY (endpoint_id, kind)
 );
+-- What is dropped is compared with what is archived, row by row.
+DROP FUNCTION IF EXISTS projections._drop_partition_v1(text, boolean, bigint);

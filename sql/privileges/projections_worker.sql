@@ -72,6 +72,8 @@ BEGIN
         projections._newly_held_v1,
         projections._partition_settings_v1,
         projections._drop_partition_v1,
+        projections.detach_partition_v1,
+        projections._check_archived_v1,
         projections._read_restored_v1,
         projections._passed_ranges_v1,
         projections._pass_restored_v1,

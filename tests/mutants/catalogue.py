@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.models.catalogue import models
 from tests.mutants import (  # noqa: F401 - they register their mutants
     appending,
+    archiving,
     auditing,
     commands,
     deduplicating,

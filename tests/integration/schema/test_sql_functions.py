@@ -115,7 +115,13 @@ CALLS = {
     "_retention_holders_v1": "SELECT projections._retention_holders_v1()",
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "_unread_rows_v1": "SELECT projections._unread_rows_v1('events_20190101t000000')",
+    "_content_of_events_v1": "SELECT projections._content_of_events_v1('2019-01-01Z', '2019-01-02Z', 'ship')",
+    "_check_archived_v1": "SELECT projections._check_archived_v1(p, 0, 0) FROM projections.partitions AS p "
+    "WHERE p.name = 'events_20190101t000000'",
     "_drop_partition_v1": "SELECT projections._drop_partition_v1('matches_20190101t000000')",
+    "detach_partition_v1": "SELECT projections.detach_partition_v1(p.name, c.events, c.content) "
+    "FROM projections.partitions AS p CROSS JOIN LATERAL projections._content_of_events_v1("
+    "p.from_timestamp, p.to_timestamp) AS c WHERE p.name = 'events_20190101t000000'",
     "_passed_ranges_v1": "SELECT projections._passed_ranges_v1('{ship}', now())",
     "_pass_restored_v1": "SELECT projections._pass_restored_v1("
     "1, '{[0,1024)}', '2019-01-02Z', '{N1}', '{1}', '{1}', '{2019-01-01Z}')",
