@@ -45,6 +45,7 @@
 \ir tables/webhook_standstills.sql
 \ir tables/webhook_answers.sql
 \ir tables/webhook_forgotten.sql
+\ir tables/erased_messages.sql
 \ir tables/webhook_log_ids.sql
 \ir tables/webhook_events.sql
 \ir tables/webhook_attempts.sql
@@ -238,8 +239,8 @@
 \ir functions/maintenance/_lock_within_v1.sql
 \ir functions/maintenance/_newly_held_v1.sql
 \ir functions/maintenance/_unread_rows_v1.sql
-\ir functions/archive/_content_of_events_v1.sql
-\ir functions/archive/_check_archived_v1.sql
+\ir functions/maintenance/_content_of_events_v1.sql
+\ir functions/maintenance/_check_archived_v1.sql
 \ir functions/maintenance/_drop_partition_v1.sql
 \ir functions/maintenance/detach_partition_v1.sql
 \ir functions/archive/_passed_ranges_v1.sql
@@ -315,6 +316,7 @@
 \ir functions/webhooks/_finish_deliveries_v1.sql
 \ir functions/webhooks/_reap_deliveries_v1.sql
 \ir functions/webhooks/_erase_sent_v1.sql
+\ir functions/webhooks/_erase_restored_v1.sql
 \ir functions/webhooks/_erase_messages_v1.sql
 \ir functions/webhooks/_erase_many_messages_v1.sql
 \ir functions/webhooks/_decide_delivery_v1.sql

@@ -20,6 +20,7 @@ from journal import CLOCK_MARGIN
 from journal.database import SyncConnection
 from journal.partitions import Partition
 from spark_projections.archive.check import check_archived_file
+from spark_projections.archive.erasing import erase_files, remove_leftovers
 from spark_projections.archive.export_task import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
 from spark_projections.archive.journal_queries import autocommit, stored, types_in
@@ -130,6 +131,12 @@ def export_archive(
         manifest = _taken_in(directory, processes, say)
         with autocommit(dsn) as connection:
             closed = _closed(connection, since, until, say)
+            times = {each.bounds for each in closed}
+            present = [each for each in manifest.files if each.bounds in times]
+            with _written(directory):
+                manifest, erased = erase_files(connection, directory, manifest, present)
+            if erased.messages:
+                say(f"payloads of erased messages taken out of the archive: {erased.messages:,}")
             plan = plan_export(connection, directory, manifest, closed, entity_types, rows_per_file)
             for name in sorted(plan.again):
                 say(
@@ -146,7 +153,9 @@ def export_archive(
 
 def _taken_in(directory: Path, processes: int | None, say: Callable[[str], None]) -> Manifest:
     """The manifest, with the files that an export had named when it broke, before the manifest knew them."""
-    manifest, paths, problems = take_in(directory, Manifest.load_or_new(directory), processes=processes)
+    manifest = Manifest.load_or_new(directory)
+    remove_leftovers(directory, manifest)
+    manifest, paths, problems = take_in(directory, manifest, processes=processes)
     if problems:
         raise ArchiveError(
             f"{directory} has files that {NAME} does not name, and that may be the only copy: nothing is written. "

@@ -125,8 +125,10 @@ def archive() -> None:
       projections archive restore DIR --since TIME --until TIME
     and when its manifest is lost, damaged or an old one
       projections archive repair DIR
+    and when messages of webhooks were erased
+      projections archive erase DIR
 
-    Nothing here deletes a file of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
+    Nothing here deletes an event of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
     in Python, spark_projections.read_history reads archive and journal as one.
     """  # noqa: D301 - click reads the escape
 
@@ -253,6 +255,27 @@ def repair(
 
 @archive.command()
 @derived
+def erase(directory: Directory, *, dsn: Dsn = None) -> Answer:
+    """
+    Take the payloads of messages out of the files that `projections webhooks erase` has erased.
+
+    A file that has one is replaced by another one with the same events, and deleted; whoever is just reading it fails,
+    and reads again. An export does the same with files whose partition is in the journal. The role needs
+    projections_reader.
+
+    Copies and backups of the archive are not reached: run it for each.
+    """
+    with from_extra("arrow"):
+        from spark_projections.archive.erasing import erase_archive  # noqa: PLC0415 - not for the help
+    with checked_dsn(dsn) as database:
+        done = erase_archive(database, directory.absolute())
+    return Answer(
+        values_of(done), [f"payloads erased: {done.messages:,}; files rewritten: {len(done.files)}"]
+    )
+
+
+@archive.command()
+@derived
 def restore(
     directory: Directory,
     *,
@@ -262,7 +285,7 @@ def restore(
     dsn: Dsn = None,
 ) -> Answer:
     """
-    Put archived events that have left the journal back, exactly as they were.
+    Put archived events that have left the journal back, exactly as they were, but for payloads that were erased.
 
     Each partition is one transaction; events that are in the journal already are left alone. Projections that have
     passed their time handle none of them, others all. Connect as the role that owns the schema.

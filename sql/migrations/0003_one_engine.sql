@@ -393,3 +393,14 @@ CREATE TABLE projections.webhook_credentials (
 );
 -- What is dropped is compared with what is archived, row by row.
 DROP FUNCTION IF EXISTS projections._drop_partition_v1(text, boolean, bigint);
+-- Erased messages do not come back from an archive.
+CREATE TABLE projections.erased_messages (
+    event_id uuid NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    erased_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (event_id, tenant)
+);
+DROP FUNCTION IF EXISTS projections._erase_messages_v1(text, text[]);
+DROP FUNCTION IF EXISTS projections._erase_many_messages_v1(
+    text, text, text[], timestamptz, timestamptz, timestamptz, text, integer
+);

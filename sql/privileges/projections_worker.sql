@@ -77,6 +77,7 @@ BEGIN
         projections._read_restored_v1,
         projections._passed_ranges_v1,
         projections._pass_restored_v1,
+        projections._erase_restored_v1,
         projections._hook_locks_projections_v1,
         projections._hook_places_projections_v1,
         projections._hook_locks_subscriptions_v1,

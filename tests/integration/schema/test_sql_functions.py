@@ -330,6 +330,7 @@ CALLS = {
     "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
     "_expire_deliveries_v1": "SELECT projections._expire_deliveries_v1()",
     "_erase_sent_v1": "SELECT * FROM projections._erase_sent_v1('acme', ARRAY['019a0000-0000-7000-8000-000000000007'])",
+    "_erase_restored_v1": "SELECT projections._erase_restored_v1('projections.events_default')",
     "_erase_messages_v1": "SELECT * FROM projections._erase_messages_v1('acme', '{e0}')",
     "_erase_many_messages_v1": "SELECT * FROM projections._erase_many_messages_v1('acme', 'none')",
     "_reap_deliveries_v1": "SELECT projections._reap_deliveries_v1()",
