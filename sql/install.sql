@@ -264,6 +264,7 @@
 \ir functions/rebuilds/_cancel_rebuild_v1.sql
 \ir functions/rebuilds/_last_events_v1.sql
 \ir functions/rebuilds/_lock_rebuild_part_v1.sql
+\ir functions/rebuilds/_continue_identities_v1.sql
 \ir functions/rebuilds/_replace_rows_v1.sql
 \ir functions/rebuilds/_move_offsets_v1.sql
 \ir functions/rebuilds/_beat_rebuild_v1.sql

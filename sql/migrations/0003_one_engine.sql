@@ -404,3 +404,6 @@ DROP FUNCTION IF EXISTS projections._erase_messages_v1(text, text[]);
 DROP FUNCTION IF EXISTS projections._erase_many_messages_v1(
     text, text, text[], timestamptz, timestamptz, timestamptz, text, integer
 );
+-- What a Table does not declare is kept by its key when rows are replaced.
+ALTER TABLE projections.rebuild_tables ADD COLUMN columns text[], ADD COLUMN key_columns text[];
+DROP FUNCTION IF EXISTS projections._unfit_for_rename_v1(regclass);

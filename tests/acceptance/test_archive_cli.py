@@ -260,3 +260,18 @@ def test_backfill_refuses_wrong_options(tmp_path: Path, arguments: list[str], me
 
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+def test_message_that_only_an_archive_may_have_is_erased_there(journal: str, tmp_path: Path) -> None:
+    call("archive", "export", tmp_path, "--dsn", journal)
+
+    unknown = call("webhooks", "erase", "acme", "m1", "--yes", "--dsn", journal)
+    erased = call("archive", "erase", tmp_path, "--dsn", journal)
+    nowhere = call("archive", "erase", tmp_path / "nothing", "--dsn", journal)
+
+    assert unknown.exit_code == 1
+    assert "`projections archive erase`" in " ".join(unknown.stderr.split())
+    assert query(journal, "SELECT tenant FROM projections.erased_messages") == [("acme",)]
+    assert (erased.exit_code, erased.stdout) == (0, "payloads erased: 0; files rewritten: 0\n")
+    assert (nowhere.exit_code, "is not an archive" in nowhere.stderr) == (1, True)

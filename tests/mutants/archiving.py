@@ -1,4 +1,4 @@
-"""Bugs of the archive, and of what is dropped or erased with it."""
+"""Bugs of the archive, of what is dropped or erased with it, and of what a rebuild keeps of a row."""
 
 from __future__ import annotations
 
@@ -71,4 +71,15 @@ in_python(
     'if _owners(row["metadata"]) & erased[row["event_id"]]',
     'if _owners(row["metadata"]) or erased[row["event_id"]]',
     Pytest(f"{_ERASED}::test_payload_whose_partition_has_left_is_taken_out_of_the_files"),
+)
+in_sql(
+    "replaced-rows-lose-what-is-not-declared",
+    "a rebuild in place sets columns that the Table does not declare, and gives numbers twice",
+    "functions/rebuilds/_replace_rows_v1.sql",
+    "ELSE a.attname <> ALL (_declared) END",
+    "ELSE FALSE END",
+    Pytest(
+        "tests/integration/spark/test_rebuild_undeclared.py"
+        "::test_rows_keep_them_where_they_are_replaced_and_new_ones_go_on"
+    ),
 )

@@ -189,6 +189,8 @@ CALLS = {
     "_beat_rebuild_v1": "SELECT projections._beat_rebuild_v1(b.rebuild_id, b.started_at, b.beats) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 2",
     "_swap_rebuild_v1": "SELECT projections._swap_rebuild_v1(2)",
+    "_continue_identities_v1": "SELECT projections._continue_identities_v1("
+    "'rebuilt.delays', 'projections_rebuild_3.delays', '{number}')",
     "_replace_rows_v1": "SELECT projections._replace_rows_v1(b, 'rebuilt.delays', NULL) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
     "_move_offsets_v1": "SELECT projections._move_offsets_v1(b) FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
