@@ -46,6 +46,7 @@
 \ir tables/webhook_standstills.sql
 \ir tables/webhook_answers.sql
 \ir tables/webhook_forgotten.sql
+\ir tables/erased_messages.sql
 \ir tables/webhook_log_ids.sql
 \ir tables/webhook_events.sql
 \ir tables/webhook_attempts.sql
@@ -243,7 +244,10 @@
 \ir functions/maintenance/_lock_within_v1.sql
 \ir functions/maintenance/_newly_held_v1.sql
 \ir functions/maintenance/_unread_rows_v1.sql
+\ir functions/maintenance/_content_of_events_v1.sql
+\ir functions/maintenance/_check_archived_v1.sql
 \ir functions/maintenance/_drop_partition_v1.sql
+\ir functions/maintenance/detach_partition_v1.sql
 \ir functions/archive/_passed_ranges_v1.sql
 \ir functions/archive/_pass_restored_v1.sql
 \ir functions/archive/_read_restored_v1.sql
@@ -265,6 +269,7 @@
 \ir functions/rebuilds/_cancel_rebuild_v1.sql
 \ir functions/rebuilds/_last_events_v1.sql
 \ir functions/rebuilds/_lock_rebuild_part_v1.sql
+\ir functions/rebuilds/_continue_identities_v1.sql
 \ir functions/rebuilds/_replace_rows_v1.sql
 \ir functions/rebuilds/_move_offsets_v1.sql
 \ir functions/rebuilds/_beat_rebuild_v1.sql
@@ -317,6 +322,7 @@
 \ir functions/webhooks/_finish_deliveries_v1.sql
 \ir functions/webhooks/_reap_deliveries_v1.sql
 \ir functions/webhooks/_erase_sent_v1.sql
+\ir functions/webhooks/_erase_restored_v1.sql
 \ir functions/webhooks/_erase_messages_v1.sql
 \ir functions/webhooks/_erase_many_messages_v1.sql
 \ir functions/webhooks/_decide_delivery_v1.sql

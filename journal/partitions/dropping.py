@@ -20,10 +20,14 @@ from journal.partitions.making import BUSY, IN_THE_WAY, Patience, begin_maintain
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
 
-_DROP = "SELECT projections._drop_partition_v1($1, $2, $3)"
+_DROP = "SELECT projections._drop_partition_v1($1, $2, $3, $4)"
 _UNREAD = "SELECT u.kind, u.holder, u.unread FROM projections._unread_rows_v1($1) AS u"
-_COUNT = "SELECT count(*) FROM {} AS e"
-_RELATION = "SELECT p.relation::regclass::text FROM projections.partitions AS p WHERE p.name = $1"
+_CONTENT = """
+SELECT coalesce(sum(c.events), 0)::bigint AS rows, coalesce(sum(c.content), 0) AS content
+FROM projections.partitions AS p
+LEFT JOIN LATERAL projections._content_of_events_v1(p.from_timestamp, p.to_timestamp) AS c ON TRUE
+WHERE p.name = $1 GROUP BY p.name
+"""
 
 _GONE = "PJ070"
 _MOST_WAITS = 3
@@ -103,10 +107,10 @@ async def _retire(
     hook = archive if partition.table == "events" else None
     async with database.session() as session:
         if hook is not None:
-            relation = await session.fetchval(_RELATION, partition.name)
-            if relation is None:
+            found = await session.fetch(_CONTENT, partition.name)
+            if not found:
                 return None
-            partition = replace(partition, rows=int(await session.fetchval(_COUNT.format(relation))))
+            partition = replace(partition, rows=found[0]["rows"], content=int(found[0]["content"]))
         if force:
             unread = tuple(UnreadRows(*row.values()) for row in await session.fetch(_UNREAD, partition.name))
     if hook is not None and (problem := await _archive(hook, partition)):
@@ -152,6 +156,7 @@ async def _try(
     async with database.session() as session, session.transaction():
         if not await begin_maintaining(session, patience):
             return BUSY
-        rows = wanted.partition.rows if wanted.archived else None
-        await session.execute(_DROP, wanted.partition.name, force, rows)
+        partition = wanted.partition
+        archived = (partition.rows, partition.content) if wanted.archived else (None, None)
+        await session.execute(_DROP, partition.name, force, *archived)
     return None

@@ -69,6 +69,7 @@ class Partition:
         clustered: Whether it is in slice order.
         is_default: Whether it takes what no other one takes.
         holders: What keeps it; of one that is not closed, nothing is said.
+        content: The checksum of the rows of one that is to be archived; None where they were not read.
     """
 
     table: str
@@ -80,6 +81,7 @@ class Partition:
     clustered: bool = False
     is_default: bool = False
     holders: tuple[Holder, ...] = ()
+    content: int | None = None
 
 
 async def partitions(session: Session, *, exact: bool = False) -> list[Partition]:

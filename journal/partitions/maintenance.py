@@ -67,8 +67,8 @@ async def maintain(
         ahead: How many coming intervals have a partition; None: as the settings of the table say.
         force: Drop partitions whose retention is over also where projections, rebuilds or groups have not read
             them; the result tells what they have lost.
-        archive: Called with each partition of the journal before it is dropped, its rows counted; when it raises,
-            the partition stays.
+        archive: Called with each partition of the journal before it is dropped, with the number and the checksum
+            of its rows; when it raises, or a row has changed since, the partition stays.
         lock_timeout: The longest wait for whoever uses a table. Keep it below the server's ``deadlock_timeout`` (1 s).
         attempts: How often to try what is in the way of others.
         pause: Between two attempts.

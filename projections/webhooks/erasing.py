@@ -12,7 +12,7 @@ from projections.webhooks.checks import check_time
 from projections.webhooks.messages import message_uuid
 from projections.webhooks.tenant_rows import call
 
-_ERASE = "SELECT erased, in_flight FROM projections._erase_messages_v1($1, $2)"
+_ERASE = "SELECT erased, in_flight, gone FROM projections._erase_messages_v1($1, $2)"
 _ERASE_MANY = "SELECT * FROM projections._erase_many_messages_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _STEP = 1000
 
@@ -24,6 +24,8 @@ class Erased(NamedTuple):
     """How many, so far."""
     in_flight: int
     """Attempts at them that had begun: these have the payload, and may still arrive."""
+    gone: int = 0
+    """How many the journal has no more: an archive may have them until ``projections archive erase``."""
 
 
 class Erasing:
@@ -37,20 +39,26 @@ class Erasing:
 
         Deliveries of it that are not made are ``erased``, and cannot be tried again. The payload of a message of
         :func:`send` is erased in the journal, too; that of an event of yours is not. Erasing it again changes nothing.
+        A message whose partition has left the journal does not come back from an archive with its payload.
 
         Args:
             tenant: The tenant of the message; None is for administrators.
             message_id: The ``webhook-id``, or with a tenant the ``message_id`` that it was sent under.
 
         Raises:
-            NotFound: The tenant has no such message, or its record is no longer kept.
+            NotFound: Neither the journal nor the log has such a message of the tenant. Should an archive have it, it
+                is erased there as any other.
         """
         event_id = str(message_id if tenant is None else message_uuid(tenant, message_id))
         async with self._database.session() as session, session.transaction():
             row = await call(session, _ERASE, tenant, [event_id, str(message_id)])
         if not row["erased"]:
-            raise NotFound(f"there is no message {str(message_id)!r:.80}", "unknown_message")
-        return Erased(1, row["in_flight"])
+            raise NotFound(
+                f"there is no message {str(message_id)!r:.80} in the journal or the log; if an archive has it, it does "
+                "not come back with its payload, and `projections archive erase` erases it there",
+                "unknown_message",
+            )
+        return Erased(1, row["in_flight"], row["gone"])
 
     async def erase_many(
         self,
@@ -83,7 +91,7 @@ class Erasing:
         """
         check_time("since", since)
         check_time("until", until)
-        messages, in_flight = 0, 0
+        messages, in_flight, gone = 0, 0, 0
         place: tuple[datetime | None, str] | None = (None, "")
         named = None if topics is None else list(topics)
         while place is not None:
@@ -92,5 +100,6 @@ class Erasing:
                     session, _ERASE_MANY, tenant, order_key, named, since, until, *place, step,
                 )  # fmt: skip
             messages, in_flight = messages + row["erased"], in_flight + row["in_flight"]
+            gone += row["gone"]
             place = None if row["last_time"] is None else (row["last_time"], row["last_id"])
-            yield Erased(messages, in_flight)
+            yield Erased(messages, in_flight, gone)

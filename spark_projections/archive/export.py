@@ -20,6 +20,7 @@ from journal import CLOCK_MARGIN
 from journal.database import SyncConnection
 from journal.partitions import Partition
 from spark_projections.archive.check import check_archived_file
+from spark_projections.archive.erasing import erase_files, remove_leftovers
 from spark_projections.archive.export_task import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
 from spark_projections.archive.journal_queries import autocommit, stored, types_in
@@ -68,6 +69,7 @@ class Exported:
         files: How many files were written.
         rows: The number of events that were written.
         detachable: Partitions of which every event is in the archive, and that no projection still has to read.
+        detach: For each of these the statement that detaches it, if it is still what the archive holds.
         behind: Partitions that are in the archive whole, by the projections that have not passed them yet, or that
             are being rebuilt.
         stuck: Partitions that were not exported as they are, and why, with what to do.
@@ -79,6 +81,7 @@ class Exported:
     files: int
     rows: int
     detachable: tuple[str, ...]
+    detach: tuple[str, ...]
     behind: Mapping[str, tuple[str, ...]]
     stuck: Mapping[str, str]
 
@@ -128,6 +131,12 @@ def export_archive(
         manifest = _taken_in(directory, processes, say)
         with autocommit(dsn) as connection:
             closed = _closed(connection, since, until, say)
+            times = {each.bounds for each in closed}
+            present = [each for each in manifest.files if each.bounds in times]
+            with _written(directory):
+                manifest, erased = erase_files(connection, directory, manifest, present)
+            if erased.messages:
+                say(f"payloads of erased messages taken out of the archive: {erased.messages:,}")
             plan = plan_export(connection, directory, manifest, closed, entity_types, rows_per_file)
             for name in sorted(plan.again):
                 say(
@@ -144,7 +153,9 @@ def export_archive(
 
 def _taken_in(directory: Path, processes: int | None, say: Callable[[str], None]) -> Manifest:
     """The manifest, with the files that an export had named when it broke, before the manifest knew them."""
-    manifest, paths, problems = take_in(directory, Manifest.load_or_new(directory), processes=processes)
+    manifest = Manifest.load_or_new(directory)
+    remove_leftovers(directory, manifest)
+    manifest, paths, problems = take_in(directory, manifest, processes=processes)
     if problems:
         raise ArchiveError(
             f"{directory} has files that {NAME} does not name, and that may be the only copy: nothing is written. "
@@ -263,7 +274,7 @@ def _outcome(
     files: Sequence[ArchivedFile],
 ) -> Exported:
     archived = {(each.bounds, each.entity_type) for each in plan.manifest.files}
-    detachable, behind = [], {}
+    detachable, detach, behind = [], [], {}
     for partition in closed:
         types = types_in(connection, partition.bounds)
         if partition.name in plan.stuck or not all((partition.bounds, each) in archived for each in types):
@@ -274,6 +285,8 @@ def _outcome(
             behind[partition.name] = tuple(name for (name,) in late)
         else:
             detachable.append(partition.name)
+            span = partition.bounds.from_timestamp, partition.bounds.to_timestamp
+            detach.append(_detach(partition.name, _present(connection, plan.manifest, *span)))
     return Exported(
         tuple(
             dict.fromkeys(partition.name for partition, _ in plan.groups if partition.name not in plan.stuck)
@@ -283,9 +296,27 @@ def _outcome(
         len(files),
         sum(each.rows for each in files),
         tuple(detachable),
+        tuple(detach),
         behind,
         dict(plan.stuck),
     )
+
+
+def _detach(name: str, files: Sequence[ArchivedFile]) -> str:
+    rows, content = sum(each.rows for each in files), sum(each.content for each in files)
+    quoted = name.replace("'", "''")
+    return f"SELECT projections.detach_partition_v1('{quoted}', {rows}, {content})"
+
+
+def _present(
+    connection: SyncConnection, manifest: Manifest, low: datetime | None, high: datetime | None
+) -> list[ArchivedFile]:
+    """The files with the events of a partition: others of that time have left the journal before."""
+    return [
+        each
+        for each in manifest.files
+        if (each.bounds.from_timestamp, each.bounds.to_timestamp) == (low, high) and stored(connection, each)
+    ]
 
 
 def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
@@ -296,14 +327,9 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     if partition.name in done.stuck:
         raise ArchiveError(done.stuck[partition.name])
     with autocommit(dsn) as connection:
-        # Others of that time have left the journal before, and what is imported since has a partition of its own.
-        files = [
-            each
-            for each in Manifest.load(directory).files
-            if each.bounds.from_timestamp == partition.from_timestamp
-            and each.bounds.to_timestamp == partition.to_timestamp
-            and stored(connection, each)
-        ]
+        files = _present(
+            connection, Manifest.load(directory), partition.from_timestamp, partition.to_timestamp
+        )
     for file, problem in (check_archived_file(directory, each) for each in files):
         if problem is not None:
             raise ArchiveError(f"{file.path}: {problem}")
@@ -311,4 +337,9 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     if rows != partition.rows:
         raise ArchiveError(
             f"partition {partition.name} has {partition.rows:,} events, and the archive has {rows:,} of them"
+        )
+    if partition.content not in {None, sum(each.content for each in files)}:
+        raise ArchiveError(
+            f"partition {partition.name} has rows that are not as the archive has them: `projections archive verify "
+            f"{directory} --against-journal` says of which days"
         )

@@ -7,7 +7,7 @@ It has a name of its own for each attempt, so a task may be tried again, or run 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -85,25 +85,37 @@ def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
     """Write one file of an archive, under a name that no other attempt has; rows in (slice, source, number) order."""
     token = uuid4().hex
     attempt = directory / ATTEMPTS / f"{token}.parquet"
+    batches = _sorted_batches(dsn, directory, part)
+    return WrittenPart(
+        part, attempt, write_file(attempt, batches, part.slices, lambda tally: _described(part, tally, token))
+    )
+
+
+def write_file(
+    attempt: Path,
+    batches: Iterable[pa.RecordBatch],
+    slices: SliceRange,
+    described: Callable[[Tally], ArchivedFile],
+) -> ArchivedFile | None:
+    """Write batches of all columns, in their order, as ``described``; None, and no file, when there are no rows."""
     try:
         attempt.parent.mkdir(parents=True, exist_ok=True)
-        tally = _Tally(part.slices)
+        tally = Tally(slices)
         options = {"compression": "zstd", "write_page_checksum": True, "version": "2.6"}
         with attempt.open("wb") as file, pq.ParquetWriter(file, SCHEMA, **options) as writer:
-            for batch in _sorted_batches(dsn, directory, part):
+            for batch in batches:
                 tally.add(batch)
                 writer.write_table(pa.Table.from_batches([batch]), row_group_size=_ROW_GROUP)
-            described = _described(part, tally, token) if tally.rows else None
-            if described is not None:
-                writer.add_key_value_metadata(to_footer(described))
+            found = described(tally) if tally.rows else None
+            if found is not None:
+                writer.add_key_value_metadata(to_footer(found))
             writer.close()
             file.flush()
             os.fsync(file.fileno())
-        if described is None:
+        if found is None:
             attempt.unlink()
-            return WrittenPart(part, attempt, None)
-        found = replace(described, bytes=attempt.stat().st_size, sha256=sha256_of(attempt))
-        return WrittenPart(part, attempt, found)
+            return None
+        return replace(found, bytes=attempt.stat().st_size, sha256=sha256_of(attempt))
     except OSError as error:
         attempt.unlink(missing_ok=True)
         raise ArchiveError(f"{attempt} cannot be written: {error.strerror or error}") from error
@@ -158,7 +170,7 @@ def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterat
         yield from page.combine_chunks().to_batches()
 
 
-class _Tally:
+class Tally:
     """What the manifest says of a file's rows, batch by batch."""
 
     def __init__(self, slices: SliceRange) -> None:
@@ -170,6 +182,7 @@ class _Tally:
         self.first: tuple[str, int, datetime] | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Count the rows of one more batch."""
         if not batch.num_rows:
             return
         if self.first is None:
@@ -189,7 +202,7 @@ def _ends(column: pa.Array, before: list[V]) -> list[V]:
     return [min(every), max(every)]
 
 
-def _described(part: Part, tally: _Tally, token: str) -> ArchivedFile:
+def _described(part: Part, tally: Tally, token: str) -> ArchivedFile:
     assert tally.first is not None  # noqa: S101 - there are rows
     name = (
         f"part-{part.partition.bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"

@@ -91,7 +91,7 @@ class ArchivedFile:
         first_at: See ``first``.
         bytes: Its size.
         sha256: Checksum of the file.
-        content: Checksum of the events, which the database can compute too: see :func:`content_sql`.
+        content: Checksum of the events, which the database can compute too: ``_content_of_events_v1``.
         import_id: The last import that the export could see.
     """
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from journal import ALL_SLICES, BEGINNING, EntityTypes, SliceRange
+from spark_projections.archive.erasing import MESSAGE, NEEDED, Erased, erased_messages, without_payloads
 from spark_projections.archive.export_task import sorted_batches
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, check_file, open_file
 from spark_projections.archive.journal_queries import autocommit, newer_imports, stored, types_ever
@@ -32,7 +33,7 @@ from spark_projections.reading.splits import slice_counts
 from spark_projections.source.options import options_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
@@ -52,6 +53,8 @@ class ArchivedHistory:
 
     files: tuple[ArchivedFile, ...]
     journal: tuple[Reading, ...]
+    erased: Erased
+    """Messages whose payloads are not to be read, whatever the files have."""
 
 
 def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory:
@@ -76,7 +79,9 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory
                     covered.append(bounds)
                     files += group
             journal += _rest(one, covered)
-    return ArchivedHistory(tuple(files), tuple(journal))
+        reads = "payload" in reading.columns and any(each.entity_type == MESSAGE for each in files)
+        erased = erased_messages(connection) if reads else {}
+    return ArchivedHistory(tuple(files), tuple(journal), erased)
 
 
 def _groups(files: Iterable[ArchivedFile], reading: Reading) -> dict[Bounds, list[ArchivedFile]]:
@@ -132,14 +137,14 @@ def read_with_archive(
     history = plan_history(dsn, directory, reading)
     paths = [(each, str(check_file(directory, each))) for each in history.files]
     if reading.order == "none":
-        yield from _archived(paths, reading)
+        yield from _archived(paths, reading, history.erased)
         for part in history.journal:
             yield from read_batches(dsn, part)
         return
     columns = tuple(dict.fromkeys((*reading.columns, "source_id", "seq_nr")))
     for slices in _bands(dsn, reading, min(band_rows, max(1, _BAND_BYTES // _width(paths)))):
         band = replace(reading, slices=slices, columns=columns)
-        batches = list(_archived(paths, band))
+        batches = list(_archived(paths, band, history.erased))
         for part in history.journal:
             batches += read_batches(dsn, replace(part, slices=slices, columns=columns, order="none"))
         table = pa.Table.from_batches(batches, schema_of(columns))
@@ -168,14 +173,17 @@ def _bands(dsn: str, reading: Reading, rows: int) -> Iterator[SliceRange]:
         yield SliceRange(start, end - 1)
 
 
-def _archived(paths: Sequence[tuple[ArchivedFile, str]], reading: Reading) -> Iterator[pa.RecordBatch]:
+def _archived(
+    paths: Sequence[tuple[ArchivedFile, str]], reading: Reading, erased: Erased
+) -> Iterator[pa.RecordBatch]:
     wanted = [path for file, path in paths if file.count(reading.slices)]
     if not wanted:
         return
+    columns = tuple(dict.fromkeys((*reading.columns, *(NEEDED if erased else ()))))
     try:
         files = ds.dataset(wanted, schema=SCHEMA, format=_PARQUET)
         scan = files.scanner(
-            columns=list(reading.columns),
+            columns=list(columns),
             filter=_wanted(reading, pc.field, _instant),
             batch_size=_BATCH,
             batch_readahead=2,
@@ -183,7 +191,8 @@ def _archived(paths: Sequence[tuple[ArchivedFile, str]], reading: Reading) -> It
         )
         for batch in scan.to_batches():
             if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema_of(reading.columns))
+                found = pa.RecordBatch.from_arrays(batch.columns, schema=schema_of(columns))
+                yield (without_payloads(found, erased)[0] if erased else found).select(list(reading.columns))
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(
             f"the archive cannot be read, {error}: `projections archive verify` says which file"
@@ -271,5 +280,20 @@ def read_history(
         files = [*history.files]
     if paths := [str(check_file(directory, each)) for each in files]:
         rows = _wanted(reading, f.col, f.lit)
-        frames.insert(0, spark.read.parquet(*paths).where(rows).select(*columns))
+        frame = spark.read.parquet(*paths).where(rows)
+        if history.erased:
+            frame = frame.withColumn("payload", _payload(history.erased))
+        frames.insert(0, frame.select(*columns))
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _payload(erased: Erased) -> Column:
+    """The payload, or null of a message that was erased, as :func:`without_payloads` has it."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
+
+    tenant = f.get_json_object("metadata", "$.tenant")
+    pairs = [f"{event_id} {name}" for event_id, names in erased.items() for name in names if name]
+    anyones = [event_id for event_id, names in erased.items() if "" in names]
+    mine = f.concat_ws(" ", f.col("event_id"), tenant).isin(pairs)
+    gone = tenant.isNotNull() & (mine | f.col("event_id").isin(anyones))
+    return f.when((f.col("entity_type") == MESSAGE) & gone, f.lit("null")).otherwise(f.col("payload"))

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from journal.database import SyncConnection, connect_sync
-from spark_projections.archive.event_checksums import content_sql
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, Bounds
 
 _NEWER_IMPORTS = """
@@ -28,10 +27,7 @@ WITH RECURSIVE types AS (
     ) FROM types AS t WHERE t.entity_type IS NOT NULL
 ) SELECT entity_type FROM types WHERE entity_type IS NOT NULL
 """
-_CONTENT = f"""
-SELECT (e.db_timestamp AT TIME ZONE 'UTC')::date, count(*), {content_sql()} FROM projections.events AS e
-WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s GROUP BY 1
-"""
+_CONTENT = "SELECT c.day, c.events, c.content FROM projections._content_of_events_v1(%s, %s, %s) AS c"
 _STORED = (
     "SELECT EXISTS (SELECT FROM projections._load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
 )
@@ -126,7 +122,7 @@ def content_by_day(
     connection: SyncConnection, entity_type: str, bounds: Bounds
 ) -> dict[str, tuple[int, int]]:
     """Number and checksum of the journal's events by their day in UTC."""
-    span = entity_type, bounds.from_timestamp, bounds.to_timestamp
+    span = bounds.from_timestamp, bounds.to_timestamp, entity_type
     return {str(day): (count, int(content)) for day, count, content in connection.execute(_CONTENT, span)}
 
 

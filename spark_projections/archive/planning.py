@@ -12,9 +12,9 @@ from journal.database import SyncConnection
 from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.export_task import ArchivedPartition, Part
 from spark_projections.archive.files import ArchivedFile, ArchiveError
-from spark_projections.archive.journal_queries import archived_by_day, content_by_day, newer_imports, types_in
+from spark_projections.archive.journal_queries import archived_by_day, content_by_day, types_in
 from spark_projections.archive.manifest import Manifest
-from spark_projections.archive.still_there import still_there
+from spark_projections.archive.still_there import changed_since, still_there
 
 BYTES_PER_FILE = 256 << 20
 """A file with several slices is sorted in memory; one slice alone comes sorted from the database."""
@@ -118,7 +118,7 @@ class _Planning:
             plan.groups[partition, entity_type] = ExportGroup(tuple(self._parts(partition, entity_type)))
             return
         here = still_there(self.connection, self.directory, partition, files)
-        changed = self._changed_days(partition, entity_type, files, here)
+        changed = self._changed_days(partition, entity_type, here)
         if not changed:
             plan.unchanged.add(partition.name)
             looked_at = [replace(each, import_id=plan.import_id) for each in files]
@@ -137,14 +137,20 @@ class _Planning:
         self,
         partition: ArchivedPartition,
         entity_type: str,
-        files: Sequence[ArchivedFile],
         here: Sequence[ArchivedFile],
     ) -> set[str]:
-        if not newer_imports(self.connection, files):
-            return set()
+        """
+        The days of which the journal has other events than the archive.
+
+        ArchiveError: it has no more of them than that, so rows were changed or deleted: further files do not hold that.
+        """
         found = content_by_day(self.connection, entity_type, partition.bounds)
         kept = archived_by_day(here)
-        return {day for day in found.keys() | kept.keys() if found.get(day) != kept.get(day)}
+        changed = {day for day in found.keys() | kept.keys() if found.get(day) != kept.get(day)}
+        nothing = (0, 0)
+        if any(found.get(day, nothing)[0] <= kept.get(day, nothing)[0] for day in changed):
+            raise changed_since(partition, entity_type)
+        return changed
 
     def _known(self, part: Part, files: Sequence[ArchivedFile]) -> tuple[str, ...]:
         """The files of the archive with events of a part's day and slices, read through: what they have is left out."""

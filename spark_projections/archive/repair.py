@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from spark_projections.archive.check import check_archived_file, doubled
+from spark_projections.archive.erasing import remove_leftovers
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, ArchiveError, footer_of
 from spark_projections.archive.locking import locked
 from spark_projections.archive.manifest import Manifest, newest_former, set_aside
@@ -67,6 +68,7 @@ def repair_archive(
         if forget_missing:
             for each in missing:
                 manifest = _without(manifest, each)
+        remove_leftovers(directory, manifest)
         manifest, taken_in, problems = take_in(directory, manifest, processes=processes, progress=progress)
         try:
             manifest = set_aside(directory, manifest).save(directory)

@@ -1,5 +1,5 @@
 """
-Archived events back in the journal, exactly as they were.
+Archived events back in the journal, exactly as they were, but for payloads of messages that were erased since.
 
 Projections that have passed their time handle none of them, all others all: no import is noted, and offsets say so
 (_pass_restored_v1), a page of sources at a time. Sources keep their numbers. A partition is one transaction.
@@ -71,6 +71,7 @@ _PASSED = "SELECT projection_id, entity_type, slices::text FROM projections._pas
 _MOVE = (
     "SELECT projections._pass_restored_v1(%s, %s::int4multirange, %s, %s, %s::smallint[], %s::bigint[], %s)"
 )
+_ERASE = "SELECT projections._erase_restored_v1(%s::regclass)"
 _UNBOUND = "ALTER TABLE projections.{table} DROP CONSTRAINT within_bounds"
 
 
@@ -172,8 +173,9 @@ class _Restoring:
             present = connection.execute(_OVERLAPPING, span).fetchall()
             if [Bounds(*found[1:]) for found in present] == [self.bounds]:
                 # Another type of this partition is back, or events of its time were imported since.
-                self._fill(connection, str(present[0][0]))
-                self._show(connection)
+                name = str(present[0][0])
+                self._fill(connection, name)
+                self._show(connection, name)
             elif present:
                 raise ArchiveError(
                     f"{self.bounds} cannot be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of "
@@ -206,7 +208,7 @@ class _Restoring:
             connection.execute(sql.SQL(_UNBOUND).format(**terms))
 
         try:
-            self._show(connection, attach)
+            self._show(connection, name, attach)
         except psycopg.errors.CheckViolation as error:
             raise ArchiveError(
                 f"events of {self.bounds} were imported since and lie in the default partition: run `projections "
@@ -239,7 +241,7 @@ class _Restoring:
                 "backfill`"
             )
 
-    def _show(self, connection: SyncConnection, attach: Callable[[], None] = lambda: None) -> None:
+    def _show(self, connection: SyncConnection, name: str, attach: Callable[[], None] = lambda: None) -> None:
         """Make what was loaded visible, once it is handled for all who have passed its time; for others it is not."""
         types = sorted({each.entity_type for each in self.files})
         passed = connection.execute(_PASSED, (types, self.bounds.to_timestamp)).fetchall()
@@ -247,6 +249,7 @@ class _Restoring:
 
         def show() -> None:
             nonlocal passed
+            connection.execute(_ERASE, (sql.Identifier("projections", name).as_string(connection),))
             attach()
             connection.execute(_READ, (types, self.bounds.from_timestamp, self.bounds.to_timestamp))
             before, passed = passed, connection.execute(_PASSED, (types, self.bounds.to_timestamp)).fetchall()

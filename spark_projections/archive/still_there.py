@@ -78,7 +78,12 @@ def check_grown(
     found = content_by_day(connection, entity_type, partition.bounds)
     if found == archived_by_day(files) or newer_imports(connection, files):
         return
-    raise ArchiveError(
+    raise changed_since(partition, entity_type)
+
+
+def changed_since(partition: ArchivedPartition, entity_type: str) -> ArchiveError:
+    """Say that rows of a partition were changed or deleted after they were exported."""
+    return ArchiveError(
         f"partition {partition.name} has events of type {entity_type!r} that are not as they were when they were "
         "exported: `projections archive verify DIR --against-journal` says of which days. Export to "
         "another directory and compare"

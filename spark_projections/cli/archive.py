@@ -120,13 +120,15 @@ def archive() -> None:
     To make room in the database
       projections archive export DIR                      write what is closed and not there yet
       projections archive verify DIR --against-journal    compare it, event by event
-      ALTER TABLE … DETACH PARTITION …                    as the export prints it
+      SELECT projections.detach_partition_v1(…)           as the export prints it
     and to have it back
       projections archive restore DIR --since TIME --until TIME
     and when its manifest is lost, damaged or an old one
       projections archive repair DIR
+    and when messages of webhooks were erased
+      projections archive erase DIR
 
-    Nothing here deletes a file of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
+    Nothing here deletes an event of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
     in Python, spark_projections.read_history reads archive and journal as one.
     """  # noqa: D301 - click reads the escape
 
@@ -165,12 +167,7 @@ def export(
             say=say,
             progress=progress,
         )
-    values = values_of(done) | {"detach": [_detach(name) for name in done.detachable]}
-    return Answer(values, [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
-
-
-def _detach(name: str) -> str:
-    return f'ALTER TABLE projections.events DETACH PARTITION projections."{name}"'
+    return Answer(values_of(done), [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
 
 
 def _lines(done: Exported, directory: Path) -> Iterator[str]:
@@ -184,8 +181,7 @@ def _lines(done: Exported, directory: Path) -> Iterator[str]:
     if done.detachable:
         yield f"when `projections archive verify {shlex.quote(str(directory))} --against-journal` finds no difference:"
         yield "SET lock_timeout = '500ms';"
-        for name in done.detachable:
-            yield f"{_detach(name)};"
+        yield from (f"{statement};" for statement in done.detach)
 
 
 @archive.command()
@@ -259,6 +255,27 @@ def repair(
 
 @archive.command()
 @derived
+def erase(directory: Directory, *, dsn: Dsn = None) -> Answer:
+    """
+    Take the payloads of messages out of the files that `projections webhooks erase` has erased.
+
+    A file that has one is replaced by another one with the same events, and deleted; whoever is just reading it fails,
+    and reads again. An export does the same with files whose partition is in the journal. The role needs
+    projections_reader.
+
+    Copies and backups of the archive are not reached: run it for each.
+    """
+    with from_extra("arrow"):
+        from spark_projections.archive.erasing import erase_archive  # noqa: PLC0415 - not for the help
+    with checked_dsn(dsn) as database:
+        done = erase_archive(database, directory.absolute())
+    return Answer(
+        values_of(done), [f"payloads erased: {done.messages:,}; files rewritten: {len(done.files)}"]
+    )
+
+
+@archive.command()
+@derived
 def restore(
     directory: Directory,
     *,
@@ -268,7 +285,7 @@ def restore(
     dsn: Dsn = None,
 ) -> Answer:
     """
-    Put archived events that have left the journal back, exactly as they were.
+    Put archived events that have left the journal back, exactly as they were, but for payloads that were erased.
 
     Each partition is one transaction; events that are in the journal already are left alone. Projections that have
     passed their time handle none of them, others all. Connect as the role that owns the schema.

@@ -52,7 +52,11 @@ WHERE r.state IN ('folding', 'verified', 'swapped') ORDER BY r.rebuild_id
 _BEGIN = """
 SELECT projections._begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
+_UNFIT = "SELECT projections._unfit_for_rename_v1($1::oid::regclass, $2)"
 _NOTE_LIFE = "UPDATE projections.rebuilds SET journal_life = $2 WHERE rebuild_id = $1"
+_NOTE_COLUMNS = """
+UPDATE projections.rebuild_tables SET columns = $3, key_columns = $4 WHERE rebuild_id = $1 AND place = $2
+"""
 _BEAT = "SELECT projections._beat_rebuild_v1($1, $2, $3)"
 _CLEAR_ERRORS = (
     "UPDATE projections.rebuild_parts SET error = NULL WHERE rebuild_id = $1 AND error IS NOT NULL"
@@ -251,6 +255,11 @@ async def begin(
         wanted.entity_types.sql,
     )  # fmt: skip
     await session.execute(_NOTE_LIFE, number, wanted.fence.life)
+    for place, one in enumerate(written, 1):
+        if one.table is not None:
+            await session.execute(
+                _NOTE_COLUMNS, number, place, list(staged_columns(one.table)), list(one.table.key)
+            )
     found = await unfinished(session, projection_id)
     assert found is not None and found.rebuild_id == number  # noqa: S101, PT018 - it was just made, in this transaction
     return found
@@ -287,7 +296,8 @@ async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) ->
     reasons: list[str] = []
     for one in written:
         oid = await _find(session, one)
-        found = await session.fetchval("SELECT projections._unfit_for_rename_v1($1::oid::regclass)", oid)
+        declared = None if one.table is None else list(staged_columns(one.table))
+        found = await session.fetchval(_UNFIT, oid, declared)
         reasons += [f"table {one}: {reason}" for reason in found]
     return reasons
 

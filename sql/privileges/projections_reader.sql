@@ -27,7 +27,7 @@ BEGIN
     GRANT SELECT (endpoint_id, kind, facts, created_at) ON projections.webhook_credentials TO projections_reader;
     GRANT SELECT ON
         projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.turns,
-        projections.webhook_forgotten, projections.webhook_standstills
+        projections.webhook_forgotten, projections.webhook_standstills, projections.erased_messages
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION
         projections._endpoint_backlog_v1,
@@ -36,6 +36,7 @@ BEGIN
         projections.slice_of_v1,
         projections._uuid7_time_v1,
         projections._event_bytes_v1,
+        projections._content_of_events_v1,
         projections._entity_types_v1,
         projections._merged_types_v1,
         projections._merged_end_v1,

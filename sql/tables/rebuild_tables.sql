@@ -10,5 +10,8 @@ CREATE TABLE IF NOT EXISTS projections.rebuild_tables (
     shape text NOT NULL,
     -- The column that holds the source's id, when a range of slices can be told by it.
     source_column text,
+    -- What the Table declares, and the key of it; NULL where a handler writes by itself.
+    columns text[],
+    key_columns text[],
     PRIMARY KEY (rebuild_id, place)
 );

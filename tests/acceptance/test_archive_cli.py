@@ -54,8 +54,8 @@ def test_archived_partition_is_verified_detached_and_restored_by_what_the_comman
     left = query(journal, COUNT)
     refused = call("archive", "restore", archive, "--dsn", journal)
     with connect_sync(journal) as connection:
-        for line in lines[3:]:
-            connection.execute(f"DROP TABLE {line.split()[-1]}")
+        for name in (line.split("'")[1] for line in lines[3:]):
+            connection.execute(f"DROP TABLE projections.{name}")
     restored = call("archive", "restore", archive, "--dsn", journal)
 
     assert lines[:3] == [
@@ -86,7 +86,9 @@ def test_each_command_answers_in_json(journal: str, tmp_path: Path) -> None:
     found = json.loads(exported.stdout)
     assert (found["rows"], found["files"], found["again"]) == (10, 2, [])
     assert found["detachable"] == found["partitions"]
-    assert found["detach"][0].endswith(f'DETACH PARTITION projections."{found["partitions"][0]}"')
+    assert found["detach"][0].startswith(
+        f"SELECT projections.detach_partition_v1('{found['partitions'][0]}', "
+    )
     assert json.loads(verified.stdout)["differences"] == []
     assert [part["present"] for part in json.loads(restored.stdout)["partitions"]] == [5, 5]
 
@@ -258,3 +260,18 @@ def test_backfill_refuses_wrong_options(tmp_path: Path, arguments: list[str], me
 
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+def test_message_that_only_an_archive_may_have_is_erased_there(journal: str, tmp_path: Path) -> None:
+    call("archive", "export", tmp_path, "--dsn", journal)
+
+    unknown = call("webhooks", "erase", "acme", "m1", "--yes", "--dsn", journal)
+    erased = call("archive", "erase", tmp_path, "--dsn", journal)
+    nowhere = call("archive", "erase", tmp_path / "nothing", "--dsn", journal)
+
+    assert unknown.exit_code == 1
+    assert "`projections archive erase`" in " ".join(unknown.stderr.split())
+    assert query(journal, "SELECT tenant FROM projections.erased_messages") == [("acme",)]
+    assert (erased.exit_code, erased.stdout) == (0, "payloads erased: 0; files rewritten: 0\n")
+    assert (nowhere.exit_code, "is not an archive" in nowhere.stderr) == (1, True)

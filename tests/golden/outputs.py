@@ -147,6 +147,7 @@ rebuilds cancel delays
 archive export ARCHIVE --entity-type ship --until 2020-01-03T00:00:00Z
 archive verify ARCHIVE --against-journal
 archive restore ARCHIVE
+archive erase ARCHIVE
 archive repair ARCHIVE
 """.strip().splitlines()
 """Likewise; they start processes, which takes seconds."""

@@ -14,6 +14,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     foreign_payloads,
     grouping,
     installing,
+    keeping,
     looking_twice,
     matching,
     monitoring,

@@ -63,14 +63,6 @@ in_python(
     Pytest(f"{_UNIT}::test_an_event_that_fails_leaves_nothing_of_itself"),
 )
 in_python(
-    "nan-is-the-least",
-    "NaN is kept as the least or greatest value of a row",
-    f"{_FOLDING}: _merged",
-    "if value != value:  # noqa: PLR0124 - only NaN differs from itself",
-    "if False:",
-    Pytest(f"{_UNIT}::test_what_can_not_be_ordered_is_refused"),
-)
-in_python(
     "rows-are-written-in-any-order",
     "rows are written in the order of events, and two ranges wait for one another",
     f"{_WRITER}: _upsert_sql",

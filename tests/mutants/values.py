@@ -94,3 +94,11 @@ in_python(
     "",
     Pytest(f"{_NAIVE}::test_every_kind_of_handler_does_the_same[Seen-timestamptz-parked0]"),
 )
+in_python(
+    "nan-is-the-least",
+    "NaN is kept as the least or greatest value of a row",
+    "projections/defining/comparing.py: comparable",
+    "if isinstance(value, float | Decimal) and math.isnan(value):",
+    "if False:",
+    Pytest("tests/unit/test_tables.py::test_what_can_not_be_ordered_is_refused"),
+)

@@ -15,6 +15,7 @@ import pytest
 from journal import EntityTypes, HistoricEvent, RawJson, SliceRange, import_events, slice_of
 from journal.database import connect
 from journal.partitions.making import make_partitions
+from projections.webhooks.messages import message_event
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.export import export_archive
 from spark_projections.archive.history import read_history
@@ -136,6 +137,35 @@ def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: st
     assert [row for row in found if row[0] != "late"] == rows(stored)
     assert len(found) == len(stored) + 1
     assert sorted(row[0] for row in part.collect()) == [4, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.slow
+def test_data_frame_has_no_payload_that_was_erased(spark: SparkSession, dsn: str, tmp_path: Path) -> None:
+    events = [message_event("acme", "landed", {"n": n}, message_id=f"m{n}", order_key="k") for n in (1, 2, 3)]
+    sent = [
+        HistoricEvent(
+            one.source_id, one.payload, one.entity_type, one.event_type, metadata=one.metadata,
+            event_id=one.event_id, seq_nr=number, db_timestamp=DAY + number * timedelta(hours=1),
+        )
+        for number, one in enumerate(events, start=1)
+    ]  # fmt: skip
+
+    async def erase() -> None:
+        async with connect(dsn) as database:
+            await import_events(database, sent)
+            await make_partitions(database, ahead=1)
+            export_archive(dsn, tmp_path, processes=1)
+            async with database.session() as session:
+                await session.execute(
+                    "INSERT INTO projections.erased_messages (event_id, tenant) "
+                    "VALUES ($1, 'acme'), ($2, 'other'), ($3, '')",
+                    *(one.event_id for one in events),
+                )
+
+    asyncio.run(erase())
+    frame = read_history(spark, tmp_path, "webhook-message", dsn=dsn, columns=["seq_nr", "payload"])
+
+    assert sorted(map(tuple, frame.collect())) == [(1, "null"), (2, '{"n":2}'), (3, "null")]
 
 
 @pytest.mark.slow

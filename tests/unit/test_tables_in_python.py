@@ -17,7 +17,7 @@ OWN = {
     "offsets": "parked_sources projection_ranges projections range_changes read_models source_offsets workers",
     "projections/subscriptions": "conditions directed_events group_ranges group_retries interests matches "
     "subscription_groups subscription_history subscriptions unanswered unasked",
-    "projections/webhooks": "webhook_\\w*",
+    "projections/webhooks": "erased_messages webhook_\\w*",
     "spark_projections": "rebuild_parts rebuild_tables rebuilds",
 }
 """By package, the tables and views that its SQL may name."""
@@ -36,13 +36,12 @@ OTHERS = {
     "projections/subscriptions/commands/dead_letters.py": "workers",
     "projections/subscriptions/commands/unanswered.py": "events",
     "projections/webhooks/api/message_operations.py": "events",
-    "spark_projections/archive/event_checksums.py": "events",
+    "spark_projections/archive/erasing.py": "erased_messages",
     "spark_projections/archive/export.py": "partitions projection_ranges projections",
     "spark_projections/archive/journal_queries.py": "events imports sources",
     "spark_projections/archive/planning.py": "events imports",
     "spark_projections/archive/restore.py": "events imports partitions sources",
     "spark_projections/backfill/numbering.py": "events sources",
-    "spark_projections/cli/archive.py": "events",
     "spark_projections/cli/rebuild.py": "projections",
     "spark_projections/reading/batches.py": "events",
     "spark_projections/reading/horizon.py": "imports sources",

@@ -52,6 +52,9 @@ async def erase(
     Payloads are erased in the log, in dead letters, and of messages of `send` in the journal; answers in the log of
     attempts. What is not delivered yet is not delivered any more: its state is erased. A request that is on its way
     cannot be called back. Of many, those are erased that fan-out has read. It cannot be undone.
+
+    A message that has left the journal does not come back from an archive with its payload, whether it is found here or
+    not; `projections archive erase` takes it out of the files.
     """  # noqa: D301 - click reads the escape
     deliveries = Deliveries(database)
     if message is not None:
@@ -66,6 +69,14 @@ async def erase(
 
 def _told(erased: Erased) -> Answer:
     late = f"; requests on their way with them: {erased.in_flight:,}" if erased.in_flight else ""
+    gone = (
+        f"; no longer in the journal: {erased.gone:,}; if they are archived, run `projections archive erase DIR`"
+        if erased.gone
+        else ""
+    )
     return done(
-        f"messages erased: {erased.messages:,}{late}", erased=erased.messages, in_flight=erased.in_flight
+        f"messages erased: {erased.messages:,}{late}{gone}",
+        erased=erased.messages,
+        in_flight=erased.in_flight,
+        gone=erased.gone,
     )

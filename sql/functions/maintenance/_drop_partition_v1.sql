@@ -1,14 +1,14 @@
 -- Drops a closed partition that nothing keeps (partition_holders_v1); returns the bytes that it took. Run it in a
 -- transaction of its own, at READ COMMITTED, with lock_timeout set as for _create_partition_v1.
 -- With p_force, also one whose rows somebody has not read: never one whose retention is not over. With
--- p_archived, one that is to be archived first: that many rows of it are archived.
+-- p_archived, one that is to be archived first: that many rows of it are archived, with the checksum p_content (_check_archived_v1).
 -- Who needs it is asked before the locks that others wait for, as long as that takes; under them, only whether somebody has gone
 -- back from the place where he stood. Nothing there grows with data.
 -- Detaching and dropping are one transaction: a run that is killed leaves the partition whole. It could not be detached
 -- concurrently, for the table has a default partition. docs/decisions/retention.md
 -- PJ070: there is no such partition. PJ071: something keeps it. PJ072: it has changed since it was archived.
 CREATE OR REPLACE FUNCTION projections._drop_partition_v1(
-    p_name text, p_force boolean DEFAULT FALSE, p_archived bigint DEFAULT NULL
+    p_name text, p_force boolean DEFAULT FALSE, p_archived bigint DEFAULT NULL, p_content numeric DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -17,7 +17,6 @@ AS $$
 DECLARE
     _partition projections.partitions;
     _held text;
-    _rows bigint;
     _before jsonb;
     _locks text[];
 BEGIN
@@ -35,10 +34,7 @@ BEGIN
     LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
     EXECUTE format('LOCK TABLE %s IN SHARE MODE', _partition.relation::regclass);
     IF p_archived IS NOT NULL THEN
-        EXECUTE format('SELECT count(*) FROM %s', _partition.relation::regclass) INTO _rows;
-        IF _rows <> p_archived THEN
-            RAISE EXCEPTION 'partition % has % rows, of which % are archived', p_name, _rows, p_archived USING ERRCODE = 'PJ072';
-        END IF;
+        PERFORM projections._check_archived_v1(_partition, p_archived, p_content);
     END IF;
     EXECUTE format(
         'SELECT jsonb_object_agg(h.part || '' '' || h.range, h.place) FROM (%s) AS h', projections._hooks_v1('places', '$1')

@@ -40,7 +40,7 @@ BEGIN
             RAISE EXCEPTION 'table %.% was changed since the rebuild began', _table.schema_name, _table.table_name
             USING ERRCODE = 'PJ042', HINT = 'Rebuild again: the new table is like the old one was.';
         END IF;
-        _unfit := projections._unfit_for_rename_v1(_table.table_oid::regclass);
+        _unfit := projections._unfit_for_rename_v1(_table.table_oid::regclass, _table.columns);
         IF _rebuild.method = 'rename' AND _unfit <> '{}' THEN
             RAISE EXCEPTION 'since the rebuild began table %.% cannot be replaced any more: %',
                 _table.schema_name, _table.table_name, array_to_string(_unfit, '; ')
@@ -64,6 +64,10 @@ BEGIN
                 EXECUTE format('ALTER STATISTICS %s.%I SET SCHEMA %I', _statistics.place, _statistics.name, _old);
                 EXECUTE format('ALTER STATISTICS %I.%I SET SCHEMA %s', _new, _statistics.name, _statistics.place);
             END LOOP;
+            PERFORM projections._continue_identities_v1(
+                format('%I.%I', _new, _table.table_name)::regclass, _table.table_oid::regclass,
+                ARRAY(SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = _table.table_oid AND a.attidentity <> '')
+            );
             EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _table.schema_name, _table.table_name, _old);
             -- What nobody writes any more must not keep others from deleting what it refers to.
             PERFORM projections._drop_foreign_keys_v1(_table.table_oid::regclass);

@@ -1,5 +1,6 @@
--- Why another table cannot simply take the place of this one: what would stay with the old table, or be lost.
-CREATE OR REPLACE FUNCTION projections._unfit_for_rename_v1(p_table regclass)
+-- Why another table cannot simply take the place of this one: what would stay with the old table, or be lost. Given the columns that
+-- the Table declares, others would lose their values; of a table without a declaration, identity columns that are no key.
+CREATE OR REPLACE FUNCTION projections._unfit_for_rename_v1(p_table regclass, p_columns text[] DEFAULT NULL)
 RETURNS text[]
 LANGUAGE sql
 STABLE
@@ -41,6 +42,15 @@ AS $$
         SELECT format('sequence %s belongs to a column of it', d.objid::regclass) FROM pg_depend AS d
         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = p_table
         AND d.deptype = 'a' AND d.refobjsubid > 0 AND (SELECT c.relkind FROM pg_class AS c WHERE c.oid = d.objid) = 'S'
+        UNION ALL
+        SELECT format('column %I is not one that its Table declares, and would lose its values', a.attname)
+        FROM pg_attribute AS a
+        WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+        AND a.attname <> ALL (p_columns)
+        UNION ALL
+        SELECT format('identity column %I would be numbered again', a.attname) FROM pg_attribute AS a
+        WHERE a.attrelid = p_table AND a.attidentity <> '' AND NOT a.attisdropped AND p_columns IS NULL
+        AND a.attnum <> ALL (coalesce(projections._only_key_v1(p_table), '{}'))
         UNION ALL
         SELECT format('publication %I names it', p.pubname)
         FROM pg_publication_rel AS r INNER JOIN pg_publication AS p ON r.prpubid = p.oid WHERE r.prrelid = p_table

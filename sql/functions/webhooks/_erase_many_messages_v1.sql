@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION projections._erase_many_messages_v1(
     p_tenant text, p_order_key text DEFAULT NULL, p_topics text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL,
     p_until timestamptz DEFAULT NULL, p_after_time timestamptz DEFAULT NULL, p_after_id text DEFAULT '',
-    p_limit integer DEFAULT 1000, OUT erased integer, OUT in_flight integer, OUT last_time timestamptz, OUT last_id text
+    p_limit integer DEFAULT 1000, OUT erased integer, OUT in_flight integer, OUT gone integer, OUT last_time timestamptz, OUT last_id text
 )
 RETURNS record
 LANGUAGE plpgsql
@@ -42,6 +42,6 @@ BEGIN
         ) AS v
     ) AS l
     WHERE coalesce(l.before, 0) < p_limit;
-    SELECT e.erased, e.in_flight INTO erased, in_flight FROM projections._erase_messages_v1(p_tenant, coalesce(_chosen, '{}')) AS e;
+    SELECT e.erased, e.in_flight, e.gone INTO erased, in_flight, gone FROM projections._erase_messages_v1(p_tenant, coalesce(_chosen, '{}')) AS e;
 END;
 $$;

@@ -1,15 +1,15 @@
 -- Erases the payloads of messages, by their ids, and what endpoints answered to them; their records, times and outcomes stay.
 -- What was to be delivered of them is 'erased', and what waits for it in an order goes. An attempt on its way has the payload: it
 -- ends as 'done', or as 'erased', and of its answer nothing is kept. A message that fan-out has not read yet has a record from
--- now on, which fan-out finds. A tenant of NULL is any. Returns how many messages there are, erased by this call or before, and how
--- many attempts at them are on their way.
+-- now on, which fan-out finds. A tenant of NULL is any. Returns how many messages there are, erased by this call or before, how
+-- many attempts at them are on their way, and of how many the log alone was found: the journal has no event of that id any more.
 --
 -- Rows are found by their ids, whatever the statistics say of the tenant: as IS TRUE no index serves for it.
 --
 -- The circuits of the tenants are held: who claims, finishes or decides does so before it, or after. Circuits before ids of the
 -- log, as fan-out takes them.
 CREATE OR REPLACE FUNCTION projections._erase_messages_v1(
-    p_tenant text, p_event_ids text[], OUT erased integer, OUT in_flight integer
+    p_tenant text, p_event_ids text[], OUT erased integer, OUT in_flight integer, OUT gone integer
 )
 RETURNS record
 LANGUAGE plpgsql
@@ -100,6 +100,15 @@ BEGIN
     WHERE a.event_id = ANY (_wanted) AND (a.tenant = ANY (_tenants)) IS TRUE AND a.response IS NOT NULL;
     SELECT count(*) FILTER (WHERE d.state = 'leased') INTO in_flight
     FROM projections.webhook_deliveries AS d WHERE d.delivery_id = ANY (_deliveries);
+    gone := (
+        SELECT count(*) FROM unnest(_wanted) AS i (id)
+        WHERE i.id <> ALL (coalesce(_ids, '{}')) AND i.id ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'
+        AND NOT EXISTS (
+            SELECT FROM projections.find_event_v1(
+                CASE WHEN i.id ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' THEN i.id::uuid END
+            )
+        )
+    );
     erased := (SELECT count(*) FROM (SELECT unnest(_wanted) UNION SELECT unnest(_ids)) AS i);
 END;
 $$;

@@ -119,7 +119,13 @@ CALLS = {
     "_retention_holders_v1": "SELECT projections._retention_holders_v1()",
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "_unread_rows_v1": "SELECT projections._unread_rows_v1('events_20190101t000000')",
+    "_content_of_events_v1": "SELECT projections._content_of_events_v1('2019-01-01Z', '2019-01-02Z', 'ship')",
+    "_check_archived_v1": "SELECT projections._check_archived_v1(p, 0, 0) FROM projections.partitions AS p "
+    "WHERE p.name = 'events_20190101t000000'",
     "_drop_partition_v1": "SELECT projections._drop_partition_v1('matches_20190101t000000')",
+    "detach_partition_v1": "SELECT projections.detach_partition_v1(p.name, c.events, c.content) "
+    "FROM projections.partitions AS p CROSS JOIN LATERAL projections._content_of_events_v1("
+    "p.from_timestamp, p.to_timestamp) AS c WHERE p.name = 'events_20190101t000000'",
     "_passed_ranges_v1": "SELECT projections._passed_ranges_v1('{ship}', now())",
     "_pass_restored_v1": "SELECT projections._pass_restored_v1("
     "1, '{[0,1024)}', '2019-01-02Z', '{N1}', '{1}', '{1}', '{2019-01-01Z}')",
@@ -187,6 +193,8 @@ CALLS = {
     "_beat_rebuild_v1": "SELECT projections._beat_rebuild_v1(b.rebuild_id, b.started_at, b.beats) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 2",
     "_swap_rebuild_v1": "SELECT projections._swap_rebuild_v1(2)",
+    "_continue_identities_v1": "SELECT projections._continue_identities_v1("
+    "'rebuilt.delays', 'projections_rebuild_3.delays', '{number}')",
     "_replace_rows_v1": "SELECT projections._replace_rows_v1(b, 'rebuilt.delays', NULL) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
     "_move_offsets_v1": "SELECT projections._move_offsets_v1(b) FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
@@ -328,6 +336,7 @@ CALLS = {
     "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
     "_expire_deliveries_v1": "SELECT projections._expire_deliveries_v1()",
     "_erase_sent_v1": "SELECT * FROM projections._erase_sent_v1('acme', ARRAY['019a0000-0000-7000-8000-000000000007'])",
+    "_erase_restored_v1": "SELECT projections._erase_restored_v1('projections.events_default')",
     "_erase_messages_v1": "SELECT * FROM projections._erase_messages_v1('acme', '{e0}')",
     "_erase_many_messages_v1": "SELECT * FROM projections._erase_many_messages_v1('acme', 'none')",
     "_reap_deliveries_v1": "SELECT projections._reap_deliveries_v1()",

@@ -167,8 +167,7 @@ async def test_a_foreign_key_of_a_table_to_itself_refers_to_the_new_table(
 ) -> None:
     await execute(
         journal,
-        "ALTER TABLE counts ADD COLUMN parent text, ADD CONSTRAINT of_itself FOREIGN KEY (parent) REFERENCES counts "
-        "ON DELETE CASCADE",
+        "ALTER TABLE counts ADD CONSTRAINT of_itself FOREIGN KEY (source_id) REFERENCES counts ON DELETE CASCADE",
     )
     await happen(journal, "a")
     await fence_passes(journal)

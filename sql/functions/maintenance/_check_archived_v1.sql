@@ -1,0 +1,25 @@
+-- Makes sure, for the rest of the transaction, that a partition of the log is what was archived of it: that many events with that checksum
+-- (_content_of_events_v1). Whoever would write to it waits from here on: imports before they have locked anything else.
+-- PJ072: it is not.
+CREATE OR REPLACE FUNCTION projections._check_archived_v1(p_partition projections.partitions, p_events bigint, p_content numeric)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _events bigint;
+    _content numeric;
+BEGIN
+    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
+    EXECUTE format('LOCK TABLE %s IN SHARE MODE', p_partition.relation::regclass);
+    SELECT coalesce(sum(c.events), 0), coalesce(sum(c.content), 0) INTO _events, _content
+    FROM projections._content_of_events_v1(p_partition.from_timestamp, p_partition.to_timestamp) AS c;
+    IF _events <> p_events THEN
+        RAISE EXCEPTION 'partition % has % rows, of which % are archived', p_partition.name, _events, p_events
+        USING ERRCODE = 'PJ072', HINT = 'Archive it again: projections archive export';
+    ELSIF _content IS DISTINCT FROM p_content THEN
+        RAISE EXCEPTION 'rows of partition % were changed since they were archived', p_partition.name
+        USING ERRCODE = 'PJ072', HINT = 'Archive it again: projections archive export';
+    END IF;
+END;
+$$;
