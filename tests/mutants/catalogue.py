@@ -10,6 +10,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     grouping,
     looking_twice,
     matching,
+    progressing,
     queueing,
     reading,
     running,

@@ -2,6 +2,7 @@
 Simulates whole workers under faults, one run for each seed: ``python -m tests.simulation --seeds 1000``.
 
 A seed that fails is shrunk, and the shortest plan and its trace are printed. Exits with 1 when one has failed.
+How far a run is, is told on standard error, with the ``--first`` and ``--seeds`` that go on from there.
 """
 
 from __future__ import annotations
@@ -43,10 +44,19 @@ def _run(options: argparse.Namespace) -> Report:
         ]
         for run in runs:
             report.merge(run.result())
+            _tell_how_far(report, options.first, options.seeds)
             if options.stop and report.failed:
                 pool.shutdown(cancel_futures=True)
                 break
     return report
+
+
+def _tell_how_far(report: Report, first: int, seeds: int) -> None:
+    """Chunks end in the order of their seeds here: all before the next one are done."""
+    left = seeds - report.seeds
+    rest = f"; the rest: --first {first + report.seeds} --seeds {left}" if left else ""
+    failed = "".join(f", {one['seed']} has failed" for one in report.failed)
+    print(f"{report.seeds} of {seeds} seeds{failed}{rest}", file=sys.stderr, flush=True)
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -116,6 +116,9 @@ def test_the_command_counts_faults_and_what_they_hit() -> None:
     assert told["arrangements"].keys() == {*ARRANGEMENTS}
     assert set(told["faults"]) <= {*AT_A_STEP, *(kind for one in ARRANGEMENTS for kind in at_a_time(one))}
     assert sum(told["faults"].values()) <= sum(sum(hit.values()) for hit in told["coverage"].values())
+    assert done.stderr.splitlines() == [
+        "25 of 30 seeds; the rest: --first 7025 --seeds 5", "30 of 30 seeds",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
