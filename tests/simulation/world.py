@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from random import Random
 
 import offsets
@@ -85,6 +86,8 @@ class World:
         self.workers = Workers(loop, self.network, self._work, self.tell)
         self.faults_are_over = False
         self.healed = False
+        self._free_since = inf
+        """Since when nothing has been in the way of workers, once all faults are over."""
         self.lost: set[Event] = set()
         """What was committed, and is gone with the last commits of a server."""
         self.acknowledged: list[Event] = []
@@ -156,7 +159,7 @@ class World:
                 await part(worker.stop, take_over)
             except ProjectionsError as error:  # whoever runs a worker starts it again
                 self.tell(f"{worker.host} ends: {error!r}")
-                if self.healed:
+                if self.loop.time() - self._free_since > self.places.lease:
                     self.died.append(f"{worker.host} ended, and no fault is left: {error!r}")
                 await asyncio.sleep(0.3)
             except Exception as error:
@@ -267,7 +270,7 @@ class World:
 
     async def _settle(self) -> str | None:
         """Progress: while nothing is in the way, two leases never pass in which nothing of what is left is handled."""
-        began = since = self.loop.time()
+        began = since = self._free_since = self.loop.time()
         handled = self.places.progress()
         while not self.died:
             await asyncio.sleep(_LOOK_EVERY)
@@ -276,7 +279,9 @@ class World:
                 if self._is_over() and not self._check():
                     return None
             now, before, handled = self.loop.time(), handled, self.places.progress()
-            if self._is_in_the_way() or handled != before:
+            if self._is_in_the_way():
+                self._free_since = since = now
+            if handled != before:
                 since = now
             if now - since > 2 * self.places.lease:
                 return f"standstill: nothing was in the way of anybody for {now - since:.1f} s, and {self._left()}"
