@@ -144,7 +144,7 @@ function showTabs(seen) {
     link.children[2].hidden = !wrong;
     say(link.children[2].firstElementChild, number(wrong));
   }
-  const wrong = troubles + seen.vacancies.length;
+  const wrong = Math.max(troubles, seen.vacancies.length);
   document.title = wrong ? `(${wrong}) Projections monitor` : "Projections monitor";
 }
 
