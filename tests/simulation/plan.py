@@ -142,6 +142,8 @@ class Plan:
     """For events by source and number, how often their handler fails."""
     trouble: float = 0.0
     """The share of requests to receivers that something is wrong with."""
+    pauses: tuple[float, float] = (0.05, 0.5)
+    """Seconds of the first pause before a range that has failed starts again, and of the longest."""
     queues: bool = False
     """Whether the handler queues its statement, and does not wait for it."""
 

@@ -131,7 +131,7 @@ class World:
         settings = RunSettings(
             lease=seconds(LEASE), heartbeat=seconds(0.4), read_timeout=seconds(2), handler_timeout=seconds(3),
             pacing=PollPacing(seconds(0.06), seconds(0.4)), save_horizon_every=seconds(0.7), evict_every=seconds(0.9),
-            page_bytes=self.plan.page_bytes, restart=Backoff(seconds(0.05), seconds(0.5)), cache_size=6,
+            page_bytes=self.plan.page_bytes, restart=Backoff(*map(seconds, self.plan.pauses)), cache_size=6,
         )  # fmt: skip
         # Not validated: of a run of seconds, a minute would never be over.
         return settings.model_copy(update={"retention": timedelta(minutes=self.plan.retention)})
