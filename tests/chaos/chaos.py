@@ -138,10 +138,10 @@ class Chaos:
             return None
 
         async def done() -> bool:
-            return await left() == 0
+            alive = any(process.returncode is None for process in self._left)
+            return not alive or await left() == 0  # what the database does to one that starts may end it
 
-        if self._left:
-            await self.until(done, left)
+        await self.until(done, left)
         self.counts["left alive"] = len(self._left)
         while self._left:
             process = self._left.pop()
@@ -150,7 +150,8 @@ class Chaos:
 
     async def _stop(self, process: Process) -> None:
         self.counts["clean stops"] += 1
-        process.send_signal(signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(process.wait(), 60)
 
     async def catch_up(self) -> None:
