@@ -7,6 +7,7 @@ from journal.partitions.dropping import Archive as Archive
 from journal.partitions.dropping import DroppedPartition as DroppedPartition
 from journal.partitions.listing import Partition
 from journal.partitions.listing import partitions as partitions
+from journal.partitions.listing import unmaintained as unmaintained
 from journal.partitions.maintenance import Maintained as Maintained
 from journal.partitions.maintenance import maintain
 from journal.partitions.making import MaintainedPartition as MaintainedPartition

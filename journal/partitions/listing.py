@@ -25,6 +25,14 @@ _ALL = _FOUND + _ORDER
 _PAST_RETENTION = (
     f"{_FOUND} WHERE NOT p.is_default AND p.to_timestamp <= clock_timestamp() - s.retention {_ORDER}"
 )
+_UNMAINTAINED = """
+SELECT s.table_name, max(p.to_timestamp) AS until
+FROM projections.partition_settings AS s
+INNER JOIN projections.partitions AS p ON s.table_name = p.table_name AND NOT p.is_default
+GROUP BY s.table_name, s.ahead, s.partition_interval
+HAVING max(p.to_timestamp) < clock_timestamp() + (s.ahead - 1) * s.partition_interval
+ORDER BY s.table_name
+"""
 _COUNT = (
     "SELECT c.relname::text, n.rows "
     "FROM (SELECT e.tableoid, count(*) AS rows FROM projections.{} AS e GROUP BY 1) AS n "
@@ -99,6 +107,15 @@ async def partitions(session: Session, *, exact: bool = False) -> list[Partition
     for table in {each.table for each in found}:
         counts.update(tuple(row.values()) for row in await session.fetch(_COUNT.format(table)))
     return [replace(each, rows=counts.get(each.name, 0)) for each in found]
+
+
+async def unmaintained(session: Session) -> list[tuple[str, datetime]]:
+    """
+    The tables whose partitions nobody has made ahead for an interval or longer, and until when there are some.
+
+    One that has none but the default partition is not among them: nobody has ever maintained it, and it works without.
+    """
+    return [(row["table_name"], row["until"]) for row in await session.fetch(_UNMAINTAINED)]
 
 
 async def closed_partitions(session: Session) -> list[Partition]:

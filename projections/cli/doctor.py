@@ -16,6 +16,7 @@ from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
+from projections.monitoring import vacancies
 from projections.terminal.commands import Dsn, derived
 from projections.terminal.output import Answer
 
@@ -108,6 +109,7 @@ async def _look_at_database(dsn: str, findings: _Findings) -> None:
         findings.found["schema version"] = SCHEMA_VERSION
         findings.found["projections"] = await offsets.names(session)
         findings.found["writers in flight"] = await _writers(session)
+        findings.problems = [*(str(one) for one in await vacancies(session)), *findings.problems]
 
 
 async def _writers(session: Session) -> list[dict[str, object]]:

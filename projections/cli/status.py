@@ -10,7 +10,15 @@ import click
 
 import offsets
 from journal import Log, Session, entity_types
-from projections.monitoring import ProjectionLag, RangeLag, Snapshot, rebuilds_under_way, snapshot
+from projections.monitoring import (
+    ProjectionLag,
+    RangeLag,
+    Snapshot,
+    Vacancy,
+    rebuilds_under_way,
+    snapshot,
+    vacancies,
+)
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.output import (
@@ -25,6 +33,7 @@ from projections.terminal.output import (
     printable,
     table_or,
     type_keys,
+    values_of,
 )
 
 _LONG = 1.0  # seconds after which an open transaction is worth a line
@@ -36,6 +45,8 @@ class _Report(NamedTuple):
     """By journal, those that it has events of; None is the one in the database of the read models."""
     rebuilds: dict[str, datetime]
     """By projection, since when a rebuild of it is unfinished."""
+    vacancies: Sequence[Vacancy]
+    """Roles that nobody has; none where one projection was asked for."""
 
 
 _NUMBERS = ("lag",)
@@ -63,7 +74,7 @@ async def status(
     by_range: Annotated[bool, Opt("One line for each range of slices, and who runs it.", "--ranges")] = False,
 ) -> Answer:
     """
-    Show whether each projection runs, how far it is, and what is wrong.
+    Show what nobody does, whether each projection runs, how far it is, and what is wrong.
 
     A range is running, paused, restarting (it has failed, and waits before it starts again), parked (it runs, and
     sources of it wait for a decision: see `projections parked`), or unclaimed: no worker that is alive holds it.
@@ -76,7 +87,8 @@ async def status(
     parts = [PartOf(one, part) for one in found for part in one.ranges]
     columns, rows = (_RANGE_COLUMNS, parts) if by_range else (_COLUMNS, found)
     table = table_or(NO_PROJECTION, columns, rows, _NUMBERS)
-    return Answer(_values(report), [table, *map(printable, _notes(report))])
+    first = [printable(str(one)) for one in report.vacancies]
+    return Answer(_values(report), [*first, table, *map(printable, _notes(report))])
 
 
 @click.command()
@@ -105,6 +117,7 @@ async def _report(session: Session, name: str | None, journals: Sequence[Log]) -
             for one in {each.journal for each in found.projections}
         },
         {one.name: one.started_at for one in await rebuilds_under_way(session)},
+        await vacancies(session) if name is None else [],
     )
 
 
@@ -159,7 +172,8 @@ def _values(report: _Report) -> dict[str, object]:
         picked(writer, "pid", "application_name", "started_at", age_seconds="age")
         for writer in report.snapshot.writers
     ]
-    return {"at": report.snapshot.at, "projections": projections, "writers": writers}
+    nobody = [values_of(one) for one in report.vacancies]
+    return {"at": report.snapshot.at, "vacancies": nobody, "projections": projections, "writers": writers}
 
 
 def _range_values(part: RangeLag) -> dict[str, object]:

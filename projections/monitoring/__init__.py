@@ -20,10 +20,12 @@ from projections.monitoring.registration import Observed as Observed
 from projections.monitoring.registration import Place as Place
 from projections.monitoring.registration import Ranges as Ranges
 from projections.monitoring.registration import Text as Text
+from projections.monitoring.registration import Vacancy as Vacancy
 from projections.monitoring.snapshot import OpenWriter as OpenWriter
 from projections.monitoring.snapshot import Snapshot as Snapshot
 from projections.monitoring.snapshot import snapshot
 from projections.monitoring.under_way import rebuilds_under_way as rebuilds_under_way
+from projections.monitoring.vacancies import vacancies as vacancies
 from projections.monitoring.web.snapshot_json import DEAD_LISTED as DEAD_LISTED
 from projections.monitoring.web.snapshot_json import LISTED as LISTED
 from projections.monitoring.web.snapshot_json import bounds as bounds

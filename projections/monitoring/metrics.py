@@ -1,12 +1,13 @@
 """
 Metrics for Prometheus: what the database tells of all projections, and how metrics are written.
 
-Invariant: labels are the database, projections, their ranges, groups and states, never sources, workers, subscriptions,
-endpoints or texts: their number is bounded.
+Invariant: labels are the database, projections, their ranges, groups, states and roles, never sources, workers,
+subscriptions, endpoints or texts: their number is bounded.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from projections.extras import from_extra
 from projections.monitoring.lag import ProjectionLag, RangeLag, State
 from projections.monitoring.measures import RANGE_LABELS, Durations, Measure, MetricTable, measures, single
 from projections.monitoring.snapshot import Snapshot
+from projections.monitoring.vacancies import roles
 
 with from_extra("monitor"):
     from prometheus_client import Metric
@@ -92,6 +94,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
         *families(_of_projections(snapshot)),
         journals_up(snapshot),
         *families(_of_writers(snapshot)),
+        *families([_of_roles(snapshot)]),
         *families(one for other in snapshot.others for one in other.metrics()),
     ]
 
@@ -148,6 +151,14 @@ def _of_writers(snapshot: Snapshot) -> Iterator[Measure]:
         "Age of the oldest of them, which holds the horizon back; 0 when there is none.",
         max(ages, default=0.0),
     )
+
+
+def _of_roles(snapshot: Snapshot) -> Measure:
+    """Each role always, so that an alert sees it come and go."""
+    vacant = Counter(one.role for one in snapshot.vacancies)
+    samples = [([role], float(vacant[role])) for role in roles()]
+    documentation = "For how much that is to be done nobody has the role, such as for how many projections."
+    return Measure("vacant_roles", documentation, samples, ["role"])
 
 
 def _family(one: Measure) -> Metric:

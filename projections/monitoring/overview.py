@@ -16,9 +16,10 @@ import offsets
 from journal import Journals, JournalUnavailable, Session
 from projections.extras import registered
 from projections.monitoring.lag import RangesInStates, State, projection_lags, state_of
-from projections.monitoring.registration import GROUP, Monitored, Observed
+from projections.monitoring.registration import GROUP, Monitored, Observed, Vacancy
 from projections.monitoring.snapshot import OpenWriter, open_writers, time_and_name
 from projections.monitoring.under_way import JournalRead, UnfinishedRebuild, journals_read, rebuilds_under_way
+from projections.monitoring.vacancies import vacancies
 
 LAGS_FROM = 60.0
 """Seconds of lag from which on a projection that runs needs somebody's attention, too."""
@@ -107,6 +108,8 @@ class Overview(NamedTuple):
     """What was seen of all that other packages have registered."""
     rebuilds: Sequence[UnfinishedRebuild] = ()
     journals: Sequence[JournalRead] = ()
+    vacancies: Sequence[Vacancy] = ()
+    """Roles that are needed and that nobody has."""
 
 
 async def overview(session: Session, *, journal: Journals = None) -> Overview:
@@ -126,6 +129,7 @@ async def overview(session: Session, *, journal: Journals = None) -> Overview:
     internal = tuple(name for one in monitored for name in one.internal)
     found = await offsets.summaries(session)
     waits, unreached = await _waits(session, found, journal)
+    others = [await one.look(session) for one in monitored]
     return Overview(
         at,
         name,
@@ -137,9 +141,10 @@ async def overview(session: Session, *, journal: Journals = None) -> Overview:
         unreached,
         await offsets.workers(session),
         await open_writers(session),
-        [await one.look(session) for one in monitored],
+        others,
         await rebuilds_under_way(session),
         await journals_read(session, found),
+        await vacancies(session, found, others),
     )
 
 

@@ -35,6 +35,20 @@ class Place(NamedTuple):
     slices: SliceRange
 
 
+class Vacancy(NamedTuple):
+    """A role that is needed and that nobody has."""
+
+    role: str
+    """One of few, such as ``delivery``."""
+    text: str
+    """What nobody does, and what waits for it."""
+    start: str
+    """What to start."""
+
+    def __str__(self) -> str:
+        return f"{self.text}; start {self.start}"
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What a look at the database has seen of something that is monitored; override what there is to tell."""
@@ -46,6 +60,15 @@ class Observed:
     def lags(self) -> Mapping[Place, timedelta]:
         """The lag of each range that ``/lagz`` checks."""
         return {}
+
+    def vacancies(self, idle: Sequence[str]) -> Iterable[Vacancy]:  # noqa: ARG002 - others ask for it
+        """
+        The roles of the package that are needed and have nobody.
+
+        Args:
+            idle: Of the projections that the package runs for itself, the names of those that no worker runs.
+        """
+        return ()
 
     async def page(self, database: Database) -> Mapping[str, Any]:  # noqa: ARG002 - others ask it for more
         """What the page is sent alongside the projections, by its names in JSON."""
@@ -60,6 +83,8 @@ class Monitored(NamedTuple):
     """By the names that the page calls them by."""
     internal: Sequence[str] = ()
     """How the names of the projections begin that the package runs for itself: a monitor shows them apart."""
+    roles: Sequence[str] = ()
+    """The roles that :meth:`Observed.vacancies` may tell of."""
 
 
 GROUP = "projections.monitoring"

@@ -11,7 +11,8 @@ import offsets
 from journal import Journals, Session
 from projections.extras import registered
 from projections.monitoring.lag import ProjectionLag, projection_lags
-from projections.monitoring.registration import GROUP, Observed
+from projections.monitoring.registration import GROUP, Observed, Vacancy
+from projections.monitoring.vacancies import vacancies
 
 _NOW = "SELECT clock_timestamp() AS at, current_database()::text AS database"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
@@ -44,6 +45,8 @@ class Snapshot(NamedTuple):
     """What was seen of all that other packages have registered, such as groups of consumers and webhooks."""
     unreached: Mapping[str, str] = MappingProxyType({})
     """Projections, or parts of them, that are left out because their journal cannot be reached, and why."""
+    vacancies: Sequence[Vacancy] = ()
+    """Roles that are needed and that nobody has."""
 
 
 async def snapshot(
@@ -62,7 +65,7 @@ async def snapshot(
         session: Where; inside or outside of a transaction.
         names: Which projections; None for all that have run on this database.
         by_slice: Whether to look at each slice of the projections, or at their ranges alone.
-        everything: Whether to look at groups of consumers and at webhooks, too.
+        everything: Whether to look at groups of consumers and at webhooks, too, and for roles that nobody has.
         journal: What some of the projections read, if that is in another database.
         partly: Whether to leave out those whose journal cannot be reached, where others can; else that is an error.
 
@@ -73,14 +76,16 @@ async def snapshot(
     at, name = await time_and_name(session)
     unreached: dict[str, str] = {}
     left_out = unreached if partly else None
+    others = [await one.look(session) for one in registered(GROUP)] if everything else ()
     return Snapshot(
         at,
         await projection_lags(session, names, by_slice=by_slice, journal=journal, unreached=left_out),
         await offsets.workers(session),
         await open_writers(session),
         name,
-        [await one.look(session) for one in registered(GROUP)] if everything else (),
+        others,
         unreached,
+        await vacancies(session, others=others) if everything else (),
     )
 
 

@@ -24,6 +24,7 @@ from projections.failing import Streak
 from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
 from projections.running.read_journal import ReadJournal
+from projections.running.settings import pause_after
 
 log = logging.getLogger("projections")
 
@@ -175,7 +176,8 @@ class RangeSupervisor:
     async def _pause_after(self, runner: RangeRunner, error: Exception, failures: int) -> None:
         name, slices = self._projection.name, runner.claim.slices
         self._process.observer.failed(name, slices, error)
-        delay = self._process.settings.restart.delay(failures)
+        of_the_database = fault_of(error) is Fault.DATABASE
+        delay = pause_after(self._process.settings, failures, of_the_database=of_the_database)
         text = self._said(error)
         log.error(
             "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), text,

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import offsets
@@ -36,7 +37,7 @@ from projections.running.observer import Observers
 from projections.running.process import Process
 from projections.running.ranges import Ranges, register
 from projections.running.read_journal import ReadJournal
-from projections.running.settings import RunSettings
+from projections.running.settings import RunSettings, pause_after
 
 log = logging.getLogger("projections")
 
@@ -229,7 +230,7 @@ class _Running:
                     extra={"action": "journal_unavailable"},
                 )  # fmt: skip
 
-            restart = self._process.settings.restart.delay
+            restart = partial(pause_after, self._process.settings, of_the_database=True)
             service = Service(f"journal {read.name!r}", begin, restart=restart, failed=failed)
             await service.run()
             await asyncio.Event().wait()

@@ -67,7 +67,7 @@ class RunSettings(LeaseSettings):
     """How often the horizon moves on while no event comes: what a restart looks at again, against idle queries."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
-    """Pauses before a failed range starts again."""
+    """Pauses before a failed range starts again; where the database has failed, a fifth of the lease at most."""
 
     alike_failures: int = Field(default=ALIKE, ge=1)
     """How many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
@@ -83,3 +83,16 @@ class RunSettings(LeaseSettings):
     abort_after: timedelta | None = None
     """End the process when a handler has held the event loop for this time, or goes on after it was cancelled: others
     take over, and a supervisor starts it again. By default it is only reported, for what is more than a worker."""
+
+
+def pause_after(settings: RunSettings, failures: int, *, of_the_database: bool) -> timedelta:
+    """
+    The pause after the n-th failure in a row.
+
+    Args:
+        settings: How long pauses are.
+        failures: 1 for the first.
+        of_the_database: Nobody says when it is back, and what waits then is to be handled within two leases.
+    """
+    delay = settings.restart.delay(failures)
+    return min(delay, settings.lease / 5) if of_the_database else delay

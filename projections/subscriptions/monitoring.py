@@ -21,6 +21,7 @@ from projections.monitoring import (
     Place,
     Ranges,
     Text,
+    Vacancy,
     bounds,
     measures,
     shown,
@@ -61,6 +62,8 @@ _GAUGES: MetricTable = {
         "Handlers that no consumer has, though matches wait for them.", lambda group: len(group.missing),
     ),
 }  # fmt: skip
+_NAMED = 3
+"""The most entity types that a line names."""
 _RetryId: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 _ConditionId: TypeAlias = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -97,6 +100,19 @@ class _Groups(Observed):
                 place = Place("group", one.name, part.slices)
                 lags[place] = max(lags.get(place, timedelta()), timedelta(seconds=part.lag))
         return lags
+
+    def vacancies(self, idle: Sequence[str]) -> Iterator[Vacancy]:
+        command = "projections worker --subscriptions"
+        if idle:
+            yield Vacancy("matching", "nobody matches events for subscriptions", command)
+        if self.unmatched:
+            what = ", ".join(map(repr, self.unmatched[:_NAMED]))
+            more = " and others" if len(self.unmatched) > _NAMED else ""
+            yield Vacancy("matching", f"nobody has ever matched events of {what}{more}", command)
+        for one in self.groups:
+            if one.without_reader and one.backlog:
+                waits = f"whose matches wait: {one.without_reader} of {len(one.parts)} ranges are free"
+                yield Vacancy("consumer", f"nobody reads for group {one.name!r}, {waits}", "a consumer of it")
 
     async def page(self, database: Database) -> dict[str, Any]:
         async with database.session() as session:
@@ -174,4 +190,5 @@ MONITORED = Monitored(
     _look,
     {"rescale-group": _rescale, "retry-dead-letter": _retry, "drop-dead-letter": _drop, "release": _release},
     internal=["matching"],
+    roles=["matching", "consumer"],
 )

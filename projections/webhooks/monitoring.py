@@ -17,11 +17,13 @@ from projections.monitoring import (
     Monitored,
     Observed,
     Text,
+    Vacancy,
     measures,
     seconds,
     shown,
     single,
 )
+from projections.terminal.ages import age
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints, EndpointState
 from projections.webhooks.stats import (
@@ -35,6 +37,10 @@ from projections.webhooks.stats import (
 
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are reported: the newest ones of the last hour."""
+_INTERNAL = "webhooks/"
+_LATE = 60.0
+"""Seconds after which what is due, and would be done at once, is done by nobody."""
+_DELIVER = "projections webhooks deliver"
 _GAUGES: MetricTable = {
     "webhook_failing_endpoints": ("Active endpoints with something to send whose last attempts failed.", "failing"),
     "webhook_failing_seconds": (
@@ -87,6 +93,18 @@ class _Webhooks(Observed):
             self.totals.expired,
             "counter",
         )
+
+    def vacancies(self, idle: Sequence[str]) -> Iterator[Vacancy]:
+        totals = self.totals
+        for name in idle:
+            entity_type = name.removeprefix(_INTERNAL)
+            yield Vacancy("delivery", f"nobody makes deliveries of events of {entity_type!r}", _DELIVER)
+        if totals.overdue > _LATE and not totals.in_flight:
+            waits = f"{totals.pending} pending, the first one due for {age(totals.overdue)}"
+            yield Vacancy("delivery", f"nobody delivers webhooks: {waits}", _DELIVER)
+        if totals.ticks_lag > _LATE:
+            waits = f"a tick has been due for {age(totals.ticks_lag)}"
+            yield Vacancy("schedules", f"nobody sends the ticks of schedules: {waits}", _DELIVER)
 
     async def page(self, database: Database) -> dict[str, Any]:
         stats: Sequence[EndpointStats] = ()
@@ -166,5 +184,6 @@ MONITORED = Monitored(
         "drop-delivery": _drop,
         "retry-endpoint": _retry_all,
     },
-    internal=["webhooks/"],
+    internal=[_INTERNAL],
+    roles=["delivery", "schedules"],
 )

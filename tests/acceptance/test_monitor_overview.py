@@ -291,3 +291,15 @@ async def test_a_projection_shows_its_statements_and_what_became_of_its_ranges(
     assert " ".join(caption.split()) == "flights fills public.flights"
     assert change == "cut into 5 ranges, from 2"
     assert page.errors == []
+
+
+@pytest.mark.slow
+async def test_the_page_begins_with_what_nobody_does(chromium: str, database: Database) -> None:
+    async with database.session() as session:
+        await offsets.register(session, "delays", "plane", slice_ranges(2))
+    shown = "document.querySelector('#vacancies').innerText"
+    async with opened(chromium, database, f"{shown} !== ''") as page:
+        text, title = await page.value(shown), await page.value("document.title")
+
+    assert text == "No worker runs projection 'delays': start projections worker."
+    assert title == "(1) Projections monitor"

@@ -163,6 +163,7 @@ event_type = "kind"
 payload = "body"
 """
 REFUSED = {
+    "doctor": "",
     "rebuild ": "this connection goes through a pooler",
     "rebuilds cancel": "this connection goes through a pooler",
     "rebuilds drop-old": "this connection goes through a pooler",

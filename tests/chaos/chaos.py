@@ -67,6 +67,8 @@ class Chaos:
         self._database = self.journal.database
         self._logs = logs
         self._started: set[Process] = set()
+        self._left: list[Process] = []
+        """Workers that all faults have left alive."""
         self._last_hit = time.monotonic()
         self._last_error = ""
 
@@ -84,7 +86,7 @@ class Chaos:
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Let it all happen until every fault of the plan has hit; all workers are dead then."""
+        """Let it all happen until every fault of the plan has hit, and see that it goes on; all workers end then."""
         async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
             group.create_task(self._limit(limit))
             for task in self._tasks():
@@ -96,6 +98,7 @@ class Chaos:
                 if lane != "processes":
                     group.create_task(self._inject(lane, kinds, self._choices()))
         await self.settle()
+        await self._go_on_alone()
         self.counts["take-overs"] = sum(
             path.read_text().count(" taken over from ") for path in self._logs.iterdir()
         )
@@ -117,6 +120,39 @@ class Chaos:
         for cluster in self.clusters:
             cluster.proxy.go_on()
         await end_prepared(self.journal)
+
+    def goes_on_alone(self, *options: str) -> bool:
+        """Whether a worker with these options, when all faults are over, is to handle what is left before it ends."""
+        return False
+
+    async def _left_to_handle(self) -> int:
+        """How many events are committed and not handled."""
+        raise NotImplementedError
+
+    async def _go_on_alone(self) -> None:
+        """Progress: workers that are left alive handle the rest. One that is started might hide that they do not."""
+
+        async def left() -> int | None:
+            with suppress(ProjectionsError, OSError):  # a connection of the pool that a fault has ended
+                return max(await self._left_to_handle(), 0)
+            return None
+
+        async def done() -> bool:
+            alive = any(process.returncode is None for process in self._left)
+            return not alive or await left() == 0  # what the database does to one that starts may end it
+
+        await self.until(done, left)
+        self.counts["left alive"] = len(self._left)
+        while self._left:
+            process = self._left.pop()
+            await self._stop(process)
+            await self._check_end(process)
+
+    async def _stop(self, process: Process) -> None:
+        self.counts["clean stops"] += 1
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), 60)
 
     async def catch_up(self) -> None:
         """A worker that nothing happens to handles what is left, for as long as it gets on."""
@@ -225,14 +261,15 @@ class Chaos:
             try:
                 kills = await self._live(process, choices)
                 if process.returncode is None and not kills:
-                    self.counts["clean stops"] += 1
-                    process.send_signal(signal.SIGTERM)
-                    await asyncio.wait_for(process.wait(), 60)
+                    if not self._going_on and self.goes_on_alone(*options):
+                        self._left.append(process)
+                        return
+                    await self._stop(process)
             finally:
-                killed = process.returncode is None
+                killed = process.returncode is None and process not in self._left
                 if killed:
                     process.kill()
-                await process.wait()
+                    await process.wait()
             if kills:
                 self.told("kill", hit=killed)
             await self._check_end(process)

@@ -19,6 +19,11 @@ SELECT (SELECT count(*) FROM effects)::bigint - sum(r.handled)::bigint AS inline
 FROM projections.projection_ranges AS r INNER JOIN projections.projections AS p USING (projection_id)
 WHERE p.name = 'effects'
 """
+_LEFT = """
+SELECT (SELECT count(*) FROM projections.events) - least(
+    (SELECT count(*) FROM effects), (SELECT coalesce(sum(n), 0) FROM totals)
+) AS left_over
+"""
 _WRONG_TOTALS = """
 SELECT kind, coalesce(t.n, 0) AS found, coalesce(e.n, 0) AS expected FROM totals AS t FULL JOIN (
     SELECT 'kind ' || ((payload ->> 'n')::int % 3) AS kind, count(*) AS n FROM projections.events GROUP BY 1
@@ -58,6 +63,13 @@ class InlineChaos(Chaos):
         """Of either projection."""
         async with self._database.session() as session:
             await offsets.rescale(session, choices.choice(_NAMES), choices.choice([1, 2, 3, 8, 13]))
+
+    def goes_on_alone(self, *options: str) -> bool:
+        return options == ("worker",)
+
+    async def _left_to_handle(self) -> int:
+        (row,) = await rows(self._database, _LEFT)
+        return int(row["left_over"])
 
     async def catch_up(self) -> None:
         """A worker that nothing happens to handles what is left."""

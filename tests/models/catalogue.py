@@ -2,7 +2,8 @@
 The models of this folder, as their own headers state them: what they stand for, how large, and what must be found.
 
 A header is of lines that begin with ``//`` and a word: ``model`` is followed by what holds; ``code`` by a file and the
-names in it that the model stands for; ``scope`` and ``large`` by a name and the sizes that are explored completely;
+names in it that the model stands for; ``scope`` and ``large`` by a name and the sizes that are explored completely,
+of which ``PROGRESS`` asks for what is to happen in the end;
 ``mutant`` by a name, the sizes that suffice to find it, and what is wrong in it.
 """
 

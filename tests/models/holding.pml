@@ -1,4 +1,4 @@
-// model    Two workers, leases, epochs, hand-over, ranges that are cut and merged, eviction: each effect once, in order, none missing.
+// model    Two workers, leases, epochs, hand-over, ranges that are cut and merged, eviction: each effect once, in order, none missing, and all of them in the end.
 //
 // code     sql/functions/holding/heartbeat_v1.sql
 // code     sql/functions/holding/_assign_ranges_v1.sql
@@ -23,6 +23,11 @@
 // scope    ranges that are merged: CUTS=1
 // scope    offsets that are left out, and answers that are lost: LEFT_OUT=2 LOST=1
 // scope    offsets that are left out, and a lease that ends: LEFT_OUT=2 EXPIRIES=1
+// scope    progress, answers that are lost: PROGRESS SEQS=1 LOST=1
+// scope    progress, a lease that ends: PROGRESS SEQS=1 EXPIRIES=1
+// scope    progress, ranges that are merged: PROGRESS SEQS=1 CUTS=1
+// large    progress, a lease that ends and answers that are lost: PROGRESS SEQS=1 EXPIRIES=1 LOST=1
+// large    progress, answers that are lost, more events: PROGRESS LOST=1
 // large    leases that end and answers that are lost: EXPIRIES=1 LOST=1 EVICTS=1
 // large    ranges that are merged, and eviction: CUTS=1 EVICTS=1
 // large    ranges that are merged and cut: CUTS=2
@@ -36,6 +41,7 @@
 // mutant   LEAVES_AN_OLD_OFFSET: LEFT_OUT=1 EXPIRIES=1: stores no offset of a source, and leaves the one that it had
 // mutant   LEAVES_OUT_WHAT_OTHERS_NEED: LEFT_OUT=1 CUTS=1: stores no offset of what is behind, where another range is behind that
 // mutant   TAKES_A_LOST_COMMIT_FOR_DONE: LOST=1: goes on after a commit without an answer
+// mutant   BEGINS_NO_RANGE_TWICE: PROGRESS SEQS=1 LOST=1: does not begin a range again that it has dropped and still holds
 // mutant   OFFSETS_ARE_NOT_COMPARED: LOST=1: stores a source wherever it stands, and compares no count of commits
 
 #ifndef EXPIRIES
@@ -148,6 +154,11 @@ inline drop_range(i) {
 inline forget_answer() { said[x] = false; said_kept[x] = false; said_epoch[x] = 0; said_horizon[x] = 0; said_commits[x] = 0; said_last[x] = 0 }
 
 // Ranges.told
+#ifdef MUTANT_BEGINS_NO_RANGE_TWICE
+#define MAY_BEGIN(x) (said_epoch[x] > ended_epoch[x])
+#else
+#define MAY_BEGIN(x) (said_epoch[x] > ended_epoch[x] || !ended_since[x])
+#endif
 inline told(w) {
     y = 0;
     do
@@ -160,7 +171,7 @@ inline told(w) {
             :: said[x] && !said_kept[x] -> ending[x] = true
             :: else
             fi
-        :: phase[x] == NOBODY && said[x] && (said_epoch[x] > ended_epoch[x] || !ended_since[x]) ->
+        :: phase[x] == NOBODY && said[x] && MAY_BEGIN(x) ->
             begin_range(x, said_epoch[x], said_horizon[x], said_commits[x], said_last[x]); ending[x] = !said_kept[x];
             printf("worker %d runs the range from %d with epoch %d, from time %d\n", w, y, said_epoch[x], pos[x])
         :: else
@@ -392,3 +403,10 @@ active proctype others() {
     od
 }
 init { atomic { run worker(0); run worker(1); run range(0, 0); run range(0, 1); run range(1, 0); run range(1, 1) } }
+
+// Once no lease ends and no answer is lost any more, all is handled, and each range has a holder for good: whoever can go on does
+#ifdef PROGRESS
+#define HANDLED (applied[0] == SEQS && applied[1] == SEQS)
+#define HELD (owner[0] != NOBODY && (cut == 1 || owner[1] != NOBODY))
+ltl progress { <> [] (HANDLED && HELD) }
+#endif

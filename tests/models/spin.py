@@ -19,7 +19,11 @@ from tests.models.catalogue import FOLDER, Model, Scope
 MEGABYTES = 3000
 """What one exploration may take of the memory."""
 SECONDS = 3600
-_OPTIONS = ("-w", "-DSAFETY", "-DNOFAIR", "-DVECTORSZ=2048")
+_OPTIONS = ("-w", "-DVECTORSZ=2048")
+_SAFE = ("-DSAFETY", "-DNOFAIR")
+"""Of a scope in which nothing wrong is to happen."""
+_LIVE = ("-DNFAIR=5",)
+"""Of a scope in which something is to happen in the end, where each process that can go on does."""
 _DEPTH = 2_000_000
 
 
@@ -79,7 +83,7 @@ def explore(model: Model, scope: Scope, *, large: bool = False) -> Explored:
     with _folder(model) as folder:
         mutant = bool(scope.wrong)
         _compile(folder, model, scope, "-O0" if mutant else "-O2", *(["-DCOLLAPSE"] if large else []))
-        told = _run(["./pan", f"-m{_DEPTH}", "-w18" if mutant else "-w22"], folder)
+        told = _run(["./pan", *_asked(scope), f"-m{_DEPTH}", "-w18" if mutant else "-w22"], folder)
     return _read(told, time.monotonic() - began)
 
 
@@ -87,18 +91,21 @@ def shortest(model: Model, scope: Scope) -> list[str]:
     """
     The steps of the shortest schedule in which the promise is broken; the last one says how.
 
+    Of one that is never kept, a schedule that ends in a circle, not the shortest.
+
     Raises:
         LookupError: It is never broken.
         Missing: Spin or a compiler is not there.
         Unfinished: As for :func:`explore`.
     """
     with _folder(model) as folder:
-        _compile(folder, model, scope, "-O1", "-DBFS")
-        found = _read(_run(["./pan", "-w22"], folder), 0)
+        _compile(folder, model, scope, "-O1", *([] if _is_live(scope) else ["-DBFS"]))
+        found = _read(_run(["./pan", *_asked(scope), f"-m{_DEPTH}", "-w22"], folder), 0)
         if not found.errors:
             raise LookupError(f"{model.name}, {scope.name}: the promise is never broken")
         told = _run(["spin", *_defines(scope), "-t", "-T", model.path.name], folder)
     steps = [line.strip() for line in told.splitlines()]
+    steps = [line for line in steps if not line.startswith("Never claim")]
     last = next((i for i, line in enumerate(steps) if line.startswith(("spin:", "#processes"))), len(steps))
     return [*steps[:last], f"broken: {found.why}"]
 
@@ -133,13 +140,34 @@ def _defines(scope: Scope) -> list[str]:
     return [f"-D{size}" for size in scope.sizes] + ([f"-DMUTANT_{scope.name}"] if scope.wrong else [])
 
 
+def _is_live(scope: Scope) -> bool:
+    """Whether its promise is that something happens, and not only that nothing wrong does."""
+    return "PROGRESS" in scope.sizes
+
+
+def _asked(scope: Scope) -> list[str]:
+    return ["-a", "-f"] if _is_live(scope) else []
+
+
 def _compile(folder: Path, model: Model, scope: Scope, *options: str) -> None:
     told = _run(["spin", *_defines(scope), "-a", model.path.name], folder)
     if not (folder / "pan.c").exists() or "Error" in told:
         raise Unfinished(f"spin refuses {model.path.name}: {told}")
     compiler = _compiler()
     assert compiler is not None
-    told = _run([compiler, *_OPTIONS, f"-DMEMLIM={MEGABYTES}", *options, "-o", "pan", "pan.c"], folder)
+    told = _run(
+        [
+            compiler,
+            *_OPTIONS,
+            *(_LIVE if _is_live(scope) else _SAFE),
+            f"-DMEMLIM={MEGABYTES}",
+            *options,
+            "-o",
+            "pan",
+            "pan.c",
+        ],
+        folder,
+    )
     if not (folder / "pan").exists():
         raise Unfinished(f"{compiler} refuses {model.path.name}: {told}")
 

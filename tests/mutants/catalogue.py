@@ -18,6 +18,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     looking_twice,
     matching,
     monitoring,
+    progressing,
     queueing,
     read_models,
     reading,

@@ -2,6 +2,7 @@
 Simulates whole workers under faults, one run for each seed: ``python -m tests.simulation --seeds 1000``.
 
 A seed that fails is shrunk, and the shortest plan and its trace are printed. Exits with 1 when one has failed.
+How far a run is, is told on standard error, with the ``--first`` and ``--seeds`` that go on from there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 
@@ -38,14 +39,23 @@ def _run(options: argparse.Namespace) -> Report:
     report = Report()
     # With one order of sets for all: it is part of what a seed stands for.
     work = partial(run_chunk, mutant=options.mutant, arrangement=options.arrangement, stop=options.stop)
-    chunks = list(_chunks(options.first, options.seeds))
-    with closing(spread(work, chunks, processes=options.processes)) as reports:
-        for one in reports:
+    left = dict(_chunks(options.first, options.seeds))
+    with closing(spread(work, list(left.items()), processes=options.processes)) as reports:
+        for start, one in reports:
             report.merge(one)
+            del left[start]
+            _tell_how_far(report, left, options.first + options.seeds)
             if options.stop and report.failed:
                 break
     report.failed.sort(key=lambda failed: int(failed["seed"]))  # chunks end in any order
     return report
+
+
+def _tell_how_far(report: Report, left: Mapping[int, int], end: int) -> None:
+    """Chunks end in any order: to go on, one begins with the first that has not ended."""
+    rest = f"; to go on: --first {min(left)} --seeds {end - min(left)}" if left else ""
+    failed = "".join(f", {one['seed']} has failed" for one in report.failed)
+    print(f"{report.seeds} seeds{failed}{rest}", file=sys.stderr, flush=True)
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

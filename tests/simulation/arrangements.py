@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -21,6 +21,8 @@ from tests.simulation.postgres.server import SYSTEM, Server
 from tests.simulation.postgres.sharing import SLICES
 from tests.simulation.postgres.storage import Row, Snapshot, Transaction
 
+LEASE = 1.2
+"""Seconds that a worker holds ranges without a heartbeat."""
 _NOT_INLINE = 0.3
 """The share of appends that leave handling to workers."""
 Part = Callable[[asyncio.Event, bool], Awaitable[None]]
@@ -48,8 +50,10 @@ class Together:
     """In the order of commits of the server, that before which nothing happens."""
     watched = ""
     """The step after which :meth:`passed_over` is asked."""
+    lease = LEASE
+    """Seconds of the longest lease: once nothing is in the way, two of them never pass without progress."""
     settles = 40.0
-    """Seconds after the last fault in which everything must be handled."""
+    """Seconds after the last fault in which everything must be handled, whatever is still in the way."""
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -115,6 +119,18 @@ class Together:
         apart = self.journal is not self.read_side
         return problems(self.committed(), handled(self.read_side), lost if apart else frozenset())
 
+    def goes_on_without(self, places: Collection[int]) -> bool:
+        """Whether the processes in these places can do all that is to be done, without others."""
+        return bool(places)
+
+    def progress(self) -> Hashable:
+        """What is another as soon as more is handled."""
+        return len([*rows(self.read_side, "handled")]), len(self.waiting())
+
+    def not_due(self) -> bool:
+        """Whether something waits for a time of its own, before which nobody is to do it."""
+        return False
+
     def passed_over(self) -> list[str]:
         """What has gone wrong for good already, such as what somebody has said to be handled, and is not."""
         return []
@@ -122,6 +138,12 @@ class Together:
     def untiled(self) -> list[tuple[int, int]]:
         """Ranges that are not all slices, each once."""
         return untiled(rows(self.read_side, "projection_ranges"))
+
+    def unheld(self, table: str = "projection_ranges") -> list[int]:
+        """Where the ranges begin that nobody who is alive holds."""
+        now = self.read_side.clock()
+        alive = {row["owner"] for _, row in rows(self.read_side, "workers") if row["lease_until"] > now}
+        return [row["min_slice"] for _, row in rows(self.read_side, table) if row["owner"] not in alive]
 
     def waiting(self) -> list[str]:
         """Sources that wait for a decision, or are handled after one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from projections.subscriptions import (
     subscribing,
 )
 from tests.simulation.application import ENTITY_TYPE, Happened, Poison
-from tests.simulation.arrangements import Connect, Part, Together, rows, untiled
+from tests.simulation.arrangements import LEASE, Connect, Part, Together, rows, untiled
 from tests.simulation.history import Event, unread
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.plan import Plan
@@ -50,7 +50,7 @@ class Groups(Together):
 
     name = "matching"
     watched = "move_cursor"
-    settles = 150.0  # whoever dies over a batch that failed keeps it for a minute
+    settles = 150.0
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -104,7 +104,7 @@ class Groups(Together):
     def _consumer(self, number: int, database: Database) -> Consumer:
         settings = ConsumerSettings(
             page_size=self._plan.batch_size, page_bytes=self._plan.page_bytes, handler_timeout=3 * _SECOND,
-            grace=5 * _SECOND, lease=1.2 * _SECOND, heartbeat=0.4 * _SECOND, keep_every=0.9 * _SECOND,
+            grace=5 * _SECOND, lease=LEASE * _SECOND, heartbeat=0.4 * _SECOND, keep_every=0.9 * _SECOND,
             pacing=PollPacing(0.06 * _SECOND, 0.4 * _SECOND), restart=Backoff(0.05 * _SECOND, 0.5 * _SECOND),
             retries_every=_SECOND,
         )  # fmt: skip
@@ -140,6 +140,20 @@ class Groups(Together):
             await super().rescale(session, amount)
 
     # What must hold
+
+    def goes_on_without(self, places: Collection[int]) -> bool:
+        return any(not self._several_versions or number % 2 == 0 for number in places)
+
+    def progress(self) -> Hashable:
+        return len([*rows(self.read_side, "matches")]), *(len(set(seen)) for seen in self.seen.values())
+
+    def not_due(self) -> bool:
+        """Whoever dies over a batch that failed keeps it for a minute."""
+        now = self.read_side.clock()
+        return any(
+            row["due_at"] is not None and row["due_at"] > now
+            for _, row in rows(self.read_side, "group_retries")
+        )
 
     def problems(self, lost: Collection[Event]) -> list[str]:
         matched = Counter((m["source_id"], m["seq_nr"]) for _, m in rows(self.read_side, "matches"))
@@ -209,6 +223,9 @@ class Groups(Together):
             own = {row["min_slice"] for row in found[name]}
             found[name] += [row for row in found["together"] if row["min_slice"] not in own]
         return found
+
+    def unheld(self, table: str = "group_ranges") -> list[int]:
+        return super().unheld() + super().unheld(table)
 
     def untiled(self) -> list[tuple[int, int]]:
         ranges = [one for one in rows(self.read_side, "group_ranges") if one[1]["handler_id"] is None]

@@ -15,6 +15,8 @@ from tests.simulation.postgres.statements import step_of
 
 KEEPALIVE = 2.0
 """Seconds of silence of a network that is cut after which either end takes its connection for lost."""
+SLOWEST = 0.05
+"""Seconds that a message takes at most where nothing is cut."""
 _CONNECT_TIMEOUT = 3.0
 
 Watch = Callable[["Link", str, str], ServerError | bool]
@@ -48,7 +50,7 @@ class Network:
         """Seconds that a message of a host takes: mostly a part of a millisecond, at times many."""
         chance = self._choices.random()
         if chance >= 0.95:
-            return 0.05 * self._choices.random()
+            return SLOWEST * self._choices.random()
         return (0.0002 + 0.0008 * chance) * (self._far if host.name.startswith("worker") else 1.0)
 
     def cut(self, host: Host, server: Server, seconds: float) -> None:
@@ -70,6 +72,11 @@ class Network:
             for link in self.links
             if link.client is host and not link.lost and server in {None, link.server}
         ]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether what a cut has held up is still on its way, or a server still has what a client has left open."""
+        return any(link.is_held_up or link.is_left_open for link in self.links)
 
     def arrival(self, host: Host, server: Server) -> float:
         """When a message arrives that leaves now."""
@@ -162,6 +169,16 @@ class Link:
             self._pending, self.step = None, ""
         self.in_transaction = answer.in_transaction
         return answer
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a message is on its way for longer than any that nothing keeps."""
+        return not self.lost and max(self._arrives.values()) > self.network.loop.time() + SLOWEST
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether a transaction is open that the client cannot end any more: its process is gone, or stands still."""
+        return (self.client.dead or self.client.frozen) and self.backend.in_transaction
 
     def _arrival(self, end: str, after: float | None = None) -> float:
         """When a message arrives at an end that leaves now, or that is to take some seconds."""

@@ -59,6 +59,10 @@ _STEPS_IN: dict[str, tuple[str, ...]] = {
 """Other steps, of one arrangement."""
 MOMENTS = ("sent", "begun", "done")
 """Of a statement: it leaves the worker, the server begins with it, the server has done it and answers."""
+_MANY = 8
+"""Ranges, so many that a process that is left alone has to take them one after the other."""
+_OF_MANY = 0.15
+"""The share of runs with so many."""
 _BEGUN = 0.5
 """Seconds in which the history is written."""
 _REFUSALS = {"conflict", "deadlock", "cancelled", "terminated"}
@@ -138,6 +142,8 @@ class Plan:
     """For events by source and number, how often their handler fails."""
     trouble: float = 0.0
     """The share of requests to receivers that something is wrong with."""
+    pauses: tuple[float, float] = (0.05, 0.5)
+    """Seconds of the first pause before a range that has failed starts again, and of the longest."""
     queues: bool = False
     """Whether the handler queues its statement, and does not wait for it."""
 
@@ -203,6 +209,8 @@ def plan_of(seed: int, arrangement: str | None = None) -> Plan:
             for _ in range(chance.choice([0, 0, 0, 1, 2]))
         },
     )
+    if Random(f"ranges {seed}").random() < _OF_MANY:
+        plan = replace(plan, ranges=_MANY)
     if where in _APART and chance.random() < _UNNOTICED:
         quick = Fault(
             "fail-over", chance.choice(bursts) + _BURST * chance.random(), amount=0.25 * chance.random()
@@ -228,8 +236,13 @@ def _soon_old(plan: Plan, sources: tuple[str, ...]) -> Plan:
     )
     faults = tuple(replace(fault, at=max(fault.at, _BEGUN)) for fault in plan.faults)
     retention = chance.choice([0.0001, 0.0005, 0.002, 0.01])
+    ranges = chance.choice([1, 1, 1, 2])
     return replace(
-        plan, history=history, faults=faults, retention=retention, ranges=chance.choice([1, 1, 1, 2])
+        plan,
+        history=history,
+        faults=faults,
+        retention=retention,
+        ranges=plan.ranges if plan.ranges == _MANY else ranges,
     )
 
 

@@ -102,6 +102,6 @@ def run_seeds(
     return report
 
 
-def run_chunk(chunk: tuple[int, int], **options: Any) -> Report:
-    """As :func:`run_seeds`, of the first seed and how many; here, for processes import it by its name."""
-    return run_seeds(*chunk, **options)
+def run_chunk(chunk: tuple[int, int], **options: Any) -> tuple[int, Report]:
+    """As :func:`run_seeds`, of the first seed and how many, with the first; here, for processes import it by its name."""
+    return chunk[0], run_seeds(*chunk, **options)

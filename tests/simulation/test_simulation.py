@@ -19,7 +19,7 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.layers import Simulation
 from tests.simulation.history import Event, problems, unread
 from tests.simulation.loop import Host, SimulatedLoop, simulated_loop
-from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, at_a_time, plan_of, smaller
+from tests.simulation.plan import ARRANGEMENTS, AT_A_STEP, Fault, at_a_time, plan_of, smaller
 from tests.simulation.report import run_seeds
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Outcome, simulate
@@ -78,6 +78,14 @@ def test_a_fault_of_a_worker_before_the_first_has_started_is_none() -> None:
     assert simulate(plan_of(60_014)).failure is None
 
 
+@pytest.mark.parametrize("seed", [3, 7])
+def test_a_range_goes_on_soon_after_its_database_is_back_however_long_its_pauses_are(seed: int) -> None:
+    away = Fault("server restart", 3.9, amount=0.1)
+    plan = replace(plan_of(seed, "together"), faults=(away,), poison={}, pauses=(10.0, 30.0))
+
+    assert simulate(plan).failure is None
+
+
 def test_a_clock_that_went_back_is_not_forgotten_by_a_range_that_starts_again() -> None:
     """The worker notices it, and loses its connection before it has stored from where it reads again."""
     assert simulate(plan_of(156_141)).failure is None
@@ -116,6 +124,9 @@ def test_the_command_counts_faults_and_what_they_hit() -> None:
     assert told["arrangements"].keys() == {*ARRANGEMENTS}
     assert set(told["faults"]) <= {*AT_A_STEP, *(kind for one in ARRANGEMENTS for kind in at_a_time(one))}
     assert sum(told["faults"].values()) <= sum(sum(hit.values()) for hit in told["coverage"].values())
+    assert done.stderr.splitlines() == [
+        "25 of 30 seeds; the rest: --first 7025 --seeds 5", "30 of 30 seeds",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 from zlib import crc32
@@ -45,6 +45,7 @@ class Webhooks(Together):
 
     name = f"webhooks/{ENTITY_TYPE}"
     watched = "claim_deliveries"
+    lease = (_TIMEOUT + _MARGIN) / _SECOND
 
     def __init__(
         self, loop: SimulatedLoop, plan: Plan, projection: type[Any], is_healed: Callable[[], bool]
@@ -175,6 +176,20 @@ class Webhooks(Together):
         )
 
     # What must hold
+
+    def progress(self) -> Hashable:
+        return (
+            len(self._deliveries()),
+            len(set(self._receivers.seen)),
+            len([*rows(self.read_side, "webhook_attempts")]),
+        )
+
+    def not_due(self) -> bool:
+        """A delivery is tried again later, or an endpoint is given a rest."""
+        now = self.read_side.clock()
+        waits = [row["next_at"] for row in self._deliveries().values() if row["state"] == "pending"]
+        waits += [row["blocked_until"] for _, row in rows(self.read_side, "webhook_circuits")]
+        return any(at is not None and at > now for at in waits)
 
     def _deliveries(self) -> dict[Key, Row]:
         found = (row for _, row in rows(self.read_side, "webhook_deliveries"))

@@ -144,16 +144,24 @@ class Workers:
 
     # The end
 
-    async def heal(self) -> None:
-        """Have all run that were stopped, and none be stopped any more."""
+    async def heal(self, suffices: Callable[[Collection[int]], bool]) -> None:
+        """
+        Have those go on that stand still, and none be stopped any more.
+
+        Args:
+            suffices: Whether the processes in some places are enough; else those that are missing are started, too.
+        """
         self._are_over = True
-        for number, worker in list(self._places.items()):
+        for worker in self._places.values():
             if worker.host.frozen:
                 self._thaw(worker.host)
-            if worker.has_ended or worker.leaves:
-                while not worker.has_ended:
-                    await asyncio.sleep(_LOOK_EVERY)
-                self.start(number)
+        missing = [number for number, one in self._places.items() if one.has_ended or one.leaves]
+        if suffices(self._places.keys() - missing):
+            return
+        for number in missing:
+            while not self._places[number].has_ended:
+                await asyncio.sleep(_LOOK_EVERY)
+            self.start(number)
 
     async def end(self) -> str | None:
         """Ask all to end; returns who does not."""

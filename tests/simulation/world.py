@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from random import Random
 
 import offsets
@@ -15,7 +17,7 @@ from journal import ConnectionSettings, PollPacing, ProjectionsError
 from offsets import ParkedSources
 from projections import Backoff, RunSettings
 from tests.simulation.application import load_history, simulated, write
-from tests.simulation.arrangements import Apart, Foreign, InlineToo, Part, Together
+from tests.simulation.arrangements import LEASE, Apart, Foreign, InlineToo, Part, Together
 from tests.simulation.driver import SimulatedDatabase
 from tests.simulation.faults import Faults
 from tests.simulation.groups import Groups
@@ -38,6 +40,8 @@ ARRANGEMENTS: dict[str, type[Together]] = {
 _AFTERWARDS = 0.5
 """Seconds for which a run goes on when all is handled: nothing more may happen then."""
 _LOOK_EVERY = 0.1
+_ALONE = 0.5
+"""The share of runs in which nobody is started once faults are over, where somebody is left who can do it all."""
 _WAITS_FOR_A_POLL = 1.0
 """Seconds after which an application waits no longer."""
 
@@ -82,6 +86,8 @@ class World:
         self.workers = Workers(loop, self.network, self._work, self.tell)
         self.faults_are_over = False
         self.healed = False
+        self._free_since = inf
+        """Since when nothing has been in the way of workers, once all faults are over."""
         self.lost: set[Event] = set()
         """What was committed, and is gone with the last commits of a server."""
         self.acknowledged: list[Event] = []
@@ -123,9 +129,9 @@ class World:
             return timedelta(seconds=number)
 
         settings = RunSettings(
-            lease=seconds(1.2), heartbeat=seconds(0.4), read_timeout=seconds(2), handler_timeout=seconds(3),
+            lease=seconds(LEASE), heartbeat=seconds(0.4), read_timeout=seconds(2), handler_timeout=seconds(3),
             pacing=PollPacing(seconds(0.06), seconds(0.4)), save_horizon_every=seconds(0.7), evict_every=seconds(0.9),
-            page_bytes=self.plan.page_bytes, restart=Backoff(seconds(0.05), seconds(0.5)), cache_size=6,
+            page_bytes=self.plan.page_bytes, restart=Backoff(*map(seconds, self.plan.pauses)), cache_size=6,
         )  # fmt: skip
         # Not validated: of a run of seconds, a minute would never be over.
         return settings.model_copy(update={"retention": timedelta(minutes=self.plan.retention)})
@@ -153,6 +159,8 @@ class World:
                 await part(worker.stop, take_over)
             except ProjectionsError as error:  # whoever runs a worker starts it again
                 self.tell(f"{worker.host} ends: {error!r}")
+                if self.loop.time() - self._free_since > self.places.lease:
+                    self.died.append(f"{worker.host} ended, and no fault is left: {error!r}")
                 await asyncio.sleep(0.3)
             except Exception as error:
                 self.died.append(f"{worker.host} ended: {error!r}")
@@ -239,7 +247,7 @@ class World:
         self.network.heal()
         while not all(server.up for server in self.places.servers):
             await asyncio.sleep(_LOOK_EVERY)
-        await self.workers.heal()
+        await self.workers.heal(self._goes_on_without_others)
         self.healed = True
         self.tell("all faults are over")
         self.loop.start(self.operator, self._operate())
@@ -256,23 +264,49 @@ class World:
                 await self.places.operate(self.operators_database)
             await asyncio.sleep(0.5)
 
+    def _goes_on_without_others(self, places: Collection[int]) -> bool:
+        """In half of the runs, those who are left have to do it alone."""
+        return Random(f"end {self.plan.seed}").random() < _ALONE and self.places.goes_on_without(places)
+
     async def _settle(self) -> str | None:
-        until = self.loop.time() + self.places.settles
-        while self.loop.time() < until and not self.died:
+        """Progress: while nothing is in the way, two leases never pass in which nothing of what is left is handled."""
+        began = since = self._free_since = self.loop.time()
+        handled = self.places.progress()
+        while not self.died:
             await asyncio.sleep(_LOOK_EVERY)
             if self._is_over() and not self._problems():
                 await asyncio.sleep(_AFTERWARDS)
                 if self._is_over() and not self._check():
                     return None
-        if self.died:
-            return self.died[0]
-        found = self._problems() or ["transactions are still open, or sources wait"]
-        return f"not all is handled {self.places.settles:g} s after the last fault: {found[0]}"
+            now, before, handled = self.loop.time(), handled, self.places.progress()
+            if self._is_in_the_way():
+                self._free_since = since = now
+            if handled != before:
+                since = now
+            if now - since > 2 * self.places.lease:
+                return f"standstill: nothing was in the way of anybody for {now - since:.1f} s, and {self._left()}"
+            if now - began > self.places.settles:
+                return f"not all is handled {self.places.settles:g} s after the last fault: {self._left()}"
+        return self.died[0]
+
+    def _left(self) -> str:
+        if problems := self._problems():
+            return problems[0]
+        if unheld := self.places.unheld():
+            return f"nobody holds the ranges from {unheld}"
+        return "transactions are still open, or sources wait"
+
+    def _is_writing(self) -> bool:
+        writing = any(link.client.name.startswith("application") for link in self.network.links)
+        return writing or bool(self.places.journal.prepared)
+
+    def _is_in_the_way(self) -> bool:
+        """Whether what faults have left behind still keeps workers from handling all, through no fault of theirs."""
+        return self._is_writing() or self.network.is_disturbed or self.places.not_due()
 
     def _is_over(self) -> bool:
-        """Whether nobody writes any more, and no source waits: of what it has lost, some may be there again."""
-        writing = any(link.client.name.startswith("application") for link in self.network.links)
-        return not writing and not self.places.journal.prepared and not self.places.waiting()
+        """Whether nobody writes, no source waits (of what was lost, some may come again), and each range is held."""
+        return not self._is_writing() and not self.places.waiting() and not self.places.unheld()
 
     # What must hold
 

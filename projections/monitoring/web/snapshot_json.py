@@ -49,6 +49,7 @@ def live(seen: Overview, points: LagHistory, every: float, others: Mapping[str, 
     return encoded(
         at=seconds(seen.at),
         every=every,
+        vacancies=[shown(one, "role text start") for one in seen.vacancies[:LISTED]],
         projections=[
             *(_line(found, points.rate(found.projection_id)) for found in seen.projections),
             *map(_unreached, seen.unreached),

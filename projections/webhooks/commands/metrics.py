@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import click
 
 from journal import Database, InvalidValue, OwnedSession
 from projections.durations import duration_text
+from projections.monitoring import vacancies
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Tenant
@@ -20,9 +22,11 @@ from projections.terminal.output import (
     counted,
     listing,
     picked,
+    printable,
     seconds,
     short_id,
     table_of,
+    values_of,
 )
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog
@@ -152,7 +156,7 @@ async def stats(
     session: OwnedSession, /, *, tenant: Tenant = None, window: _Window = timedelta(hours=1)
 ) -> Answer:
     """
-    Show the state of endpoints, a line for each.
+    Show what nobody does, and the state of endpoints, a line for each.
 
     \b
       undelivered           deliveries that are due, wait for their next attempt, or wait for others of their order
@@ -168,12 +172,15 @@ async def stats(
     where its last attempts have failed.
     """  # noqa: D301 - click reads the escape
     found = await endpoint_stats(session, tenant, window=window)
-    return listing(
+    nobody = [] if tenant else await vacancies(session)
+    answer = listing(
         "endpoints", found, _STATS_COLUMNS, *([f"attempts of the last {duration_text(window)}"] if found else []),
         nothing="there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one",
         values=_stats_values, window_seconds=window,
         numbers={"oldest undelivered", "success rate", "median duration", "p99 duration"},
+        vacancies=[values_of(one) for one in nobody],
     )  # fmt: skip
+    return replace(answer, shown=[*(printable(str(one)) for one in nobody), *answer.shown])
 
 
 def _state(one: EndpointStats) -> str:

@@ -29,6 +29,7 @@ class Case(NamedTuple):
 CASES = {
     "ProjectionLagHigh": Case({f"projections_lag_seconds{{{_PART}}}": ("100", "1")}),
     "ProjectionWithoutWorker": Case({'projections_workers{projection="p"}': ("0", "2")}),
+    "ProjectionsRoleVacant": Case({'projections_vacant_roles{role="matching"}': ("1", "0")}),
     "ProjectionRangeUnclaimed": Case(
         {
             f'projections_range_state{{{_PART}, state="unclaimed"}}': ("1", "0"),

@@ -253,6 +253,11 @@ class Backend(RowStatements):
         """Whether it is in the middle of a statement."""
         return self._task is not None
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open in it, also one of a single statement that runs."""
+        return self._transaction is not None
+
     def cancel(self) -> None:
         """``pg_cancel_backend()``: end the statement that runs, unless it is just committing."""
         if self._task is not None and not self._committing:

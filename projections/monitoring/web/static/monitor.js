@@ -5,7 +5,7 @@ import { Groups } from "./groups.js";
 import { Overview } from "./overview.js";
 import { showJournals, showRebuilds } from "./journals.js";
 import { nameOwners } from "./owners.js";
-import { clock, compact, duration, mark, number, pairs, say } from "./page.js";
+import { clock, compact, duration, keep, make, mark, number, pairs, say, seen as visible } from "./page.js";
 import { ProjectionPage } from "./projection.js";
 import { opened } from "./stream.js";
 import { place, reveal } from "./views.js";
@@ -75,6 +75,7 @@ function banner(text) {
 /* ---- what is shown ---- */
 
 function show() {
+  showVacancies(shown);
   nameOwners([...shown.workers.map((worker) => worker.owner), ...projection.owners]);
   showTotals(shown);
   showTabs(shown);
@@ -95,6 +96,15 @@ function arrive() {
   if (view === "overview") overview.arrive();
   scrollTo(0, 0);
 }
+
+/** First of all what nobody does: nothing else on the page need show it. */
+function showVacancies({ vacancies }) {
+  const list = $("vacancies");
+  list.hidden = !vacancies.length;
+  keep(list, vacancies, (one, index) => index, () => make("li"), (line, one) => say(line, visible(`${capital(one.text)}: start ${one.start}.`)));
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const dead = ({ groups: known }) => known.reduce((total, found) => total + found.dead_total, 0);
 
@@ -134,7 +144,8 @@ function showTabs(seen) {
     link.children[2].hidden = !wrong;
     say(link.children[2].firstElementChild, number(wrong));
   }
-  document.title = troubles ? `(${troubles}) Projections monitor` : "Projections monitor";
+  const wrong = Math.max(troubles, seen.vacancies.length);
+  document.title = wrong ? `(${wrong}) Projections monitor` : "Projections monitor";
 }
 
 const stream = opened(beside, ({ kind, data }) => takers[kind](data));
