@@ -103,5 +103,5 @@ def run_seeds(
 
 
 def run_chunk(chunk: tuple[int, int], **options: Any) -> tuple[int, Report]:
-    """As :func:`run_seeds`, of the first seed and how many, with the first; here, for processes import it by its name."""
+    """As :func:`run_seeds`, with the first seed; a function of its own, for processes import it by its name."""
     return chunk[0], run_seeds(*chunk, **options)
