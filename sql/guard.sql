@@ -8,7 +8,7 @@ SET LOCAL standard_conforming_strings = on;
 
 DO $$
 DECLARE
-    _script constant integer := 3;
+    _script constant integer := 4;
     _found integer;
 BEGIN
     IF current_setting('server_version_num')::integer < 140000 THEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
-from pydantic import BaseModel
+from pydantic import BaseModel, NaiveDatetime
 
 from journal import Event
 from projections.demo.flights import Flight, Moment
@@ -20,7 +20,7 @@ class Departed(BaseModel):
     flight: str
     origin: str
     destination: str
-    at: datetime
+    at: NaiveDatetime
     """By the clock of the airport."""
     delay: int
     """Minutes; negative when early."""
@@ -34,7 +34,7 @@ class Landed(BaseModel):
     destination: str
     day: date
     """Of the planned departure."""
-    at: datetime
+    at: NaiveDatetime
     """By the clock of the airport."""
     delay: int | None
     """Minutes; None when it had been diverted."""

@@ -1,0 +1,23 @@
+-- One identity of messages; archives that equal what is dropped; rows that keep what a Table does not declare.
+-- The ids of messages, which are unique whatever their source.
+CREATE TABLE projections.message_ids (
+    event_id uuid PRIMARY KEY,
+    taken_at timestamptz NOT NULL
+);
+CREATE INDEX message_ids_taken_at_idx ON projections.message_ids (taken_at);
+-- What is dropped is compared with what is archived, row by row.
+DROP FUNCTION IF EXISTS projections._drop_partition_v1(text, boolean, bigint);
+-- Erased messages do not come back from an archive.
+CREATE TABLE projections.erased_messages (
+    event_id uuid NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    erased_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (event_id, tenant)
+);
+DROP FUNCTION IF EXISTS projections._erase_messages_v1(text, text[]);
+DROP FUNCTION IF EXISTS projections._erase_many_messages_v1(
+    text, text, text[], timestamptz, timestamptz, timestamptz, text, integer
+);
+-- What a Table does not declare is kept by its key when rows are replaced.
+ALTER TABLE projections.rebuild_tables ADD COLUMN columns text[], ADD COLUMN key_columns text[];
+DROP FUNCTION IF EXISTS projections._unfit_for_rename_v1(regclass);
