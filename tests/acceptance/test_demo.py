@@ -162,6 +162,7 @@ def test_run_with_workers_counts_what_became_of_the_ranges(
     assert (printed["workers"], printed["takeovers"] >= 4, printed["rescales"]) == (WORKERS, True, 1), errors
 
 
+@pytest.mark.slow
 def test_run_with_workers_shows_rescale_death_take_over_and_lag(
     finished_by_workers: tuple[int, dict[str, Any], str],
 ) -> None:
@@ -373,6 +374,7 @@ def test_demo_without_spark_does_not_need_its_packages(empty_dsn: str, tmp_path:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.slow
 def test_missing_java_is_told_before_the_database_is_used() -> None:
     environment = {**ENVIRONMENT, "PROJECTIONS_JAVA": "system", "PATH": "/nowhere"}
     environment.pop("JAVA_HOME", None)

@@ -321,6 +321,7 @@ async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Dat
     assert rebuild == RebuildComparison([], 4.0, 1.5)
 
 
+@pytest.mark.slow
 async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database, year: Year) -> None:
     rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)[1:]))
 

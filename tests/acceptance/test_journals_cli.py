@@ -259,6 +259,7 @@ def test_what_projections_read_is_not_detached_unless_forced(
         assert (result.returncode, "no journal 'bank' is attached" in result.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_mapped_table_whose_dsn_is_in_the_environment(
     tmp_path: Path, bank_dsn: str, read_side: str
 ) -> None:

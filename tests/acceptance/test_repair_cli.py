@@ -140,7 +140,7 @@ def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None
     assert "the journal has no source 'N999' that this projection reads" in refused.stderr
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -154,6 +154,7 @@ def test_what_cannot_be_is_refused(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
+@pytest.mark.slow
 def test_metrics_of_a_worker_tell_the_lag(app: Path, dsn: str, read_side: str) -> None:
     append(dsn, "a")
     options = ["--journal", dsn, "--read-side", read_side, "--http", "127.0.0.1:0"]

@@ -31,6 +31,7 @@ async def run(name: str, base: Server, logs: Path, faults: int) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 async def test_whatever_goes_wrong_every_event_is_handled_once(base_cluster: Server, tmp_path: Path) -> None:
     outcome = await run("together", base_cluster, tmp_path, 40)
 

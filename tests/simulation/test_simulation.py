@@ -66,6 +66,7 @@ def test_whatever_goes_wrong_everything_is_handled_once_and_in_order(seeds: int)
     assert report.faults.total() > report.seeds
 
 
+@pytest.mark.slow
 def test_what_handlers_queue_is_handled_once_and_in_order() -> None:
     outcomes = [simulate(replace(plan_of(seed), queues=True)) for seed in range(60_000, 60_020)]
 

@@ -122,6 +122,7 @@ async def test_several_types_are_rebuilt_on_spark(
     assert found == {f"s{n}": 10 for n in range(9) if kinds[n % 3] in EntityTypes.of(types)}
 
 
+@pytest.mark.slow
 async def test_a_cancelled_rebuild_on_spark_leaves_nothing(
     spark: SparkSession, journal: Database, dsn: str
 ) -> None:

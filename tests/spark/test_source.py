@@ -134,6 +134,7 @@ def test_a_frame_is_one_state_of_the_journal_and_a_new_one_a_newer(fresh: SparkS
     assert counts == [200, 200, 100, 200, 201]
 
 
+@pytest.mark.slow
 def test_sessions_know_the_source_beside_one_another(spark: SparkSession, address: str) -> None:
     for session in (spark, spark.newSession(), spark, spark.newSession()):
         register(session)

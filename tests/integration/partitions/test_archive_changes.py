@@ -56,7 +56,7 @@ async def import_one(journal: Database) -> None:
     await import_events(journal, [late])
 
 
-@pytest.mark.daily(8)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("how", [*CHANGES, "imported", "restored"])
 async def test_nothing_is_lost_that_was_changed_after_an_export(
     journal: Database, dsn: str, tmp_path: Path, how: str

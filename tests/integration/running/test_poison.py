@@ -235,6 +235,7 @@ async def check_all(journal: Database, other: Database, seed: int, runs: int) ->
             raise
 
 
+@pytest.mark.daily(2)
 async def test_all_other_sources_go_on(journal: Database, other: Database) -> None:
     await check_all(journal, other, 7, 8)
 
