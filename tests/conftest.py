@@ -116,7 +116,7 @@ _TOGETHER = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than processors: tests often wait for a server or for other processes, and each reads all tests first."""
+    """One more than processors: tests often wait for a server or for other processes."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors + 1
 

@@ -191,8 +191,8 @@ REFUSED = {
 }
 """What is refused for another reason than the pooler: it asks the database for what is not there."""
 ELSEWHERE = {
-    "archive erase", "archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks page", "webhooks link",
-    "webhooks listen", "demo",
+    "archive erase", "archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks page",
+    "webhooks link", "webhooks listen", "demo",
 }  # fmt: skip
 """Run until they are stopped: below; or without a database; or load a database of their own."""
 
