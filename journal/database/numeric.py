@@ -19,7 +19,7 @@ def numeric_text(value: Any) -> str:
 
     Raises:
         ValueError: PostgreSQL cannot hold it.
-        TypeError: It is no number.
+        TypeError: It is not a number.
     """
     number = value if isinstance(value, Decimal) else Decimal(
         float.__repr__(value) if isinstance(value, float) else value

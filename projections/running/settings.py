@@ -90,7 +90,7 @@ def pause_after(settings: RunSettings, failures: int, *, of_the_database: bool) 
     The pause after the n-th failure in a row.
 
     Args:
-        settings: How long pauses are.
+        settings: The lengths of pauses.
         failures: 1 for the first.
         of_the_database: Nobody says when it is back, and what waits then is to be handled within two leases.
     """

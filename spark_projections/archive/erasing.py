@@ -45,7 +45,7 @@ class ErasedPayloads:
     What was taken out of an archive.
 
     Args:
-        messages: How many payloads.
+        messages: The number of payloads.
         files: The files that are in the place of those that had them.
     """
 
@@ -155,7 +155,7 @@ def _origin(path: str) -> str:
 
 
 def remove_leftovers(directory: Path, manifest: Manifest) -> None:
-    """Delete files that an erasure which was killed has left beside those that have all their events."""
+    """Delete files that an erasure which was killed has left next to those that have all their events."""
     named = {_origin(each.path): each for each in manifest.files}
     for path in manifest.unnamed(directory):
         kept = named.get(_origin(path))

@@ -24,15 +24,15 @@ in_python(
 )
 in_python(
     "partitions-may-be-detached-unread",
-    "a partition that a projection has not read yet is told to be detachable",
+    "a partition that a projection has not read yet is reported as detachable",
     f"{_ARCHIVE}/export.py: _BEHIND",
     "r.horizon < %(end)s",
     "FALSE",
     Pytest(f"{_WAITING}::test_partition_that_a_projection_has_not_passed_may_not_be_detached"),
 )
 in_python(
-    "partitions-may-be-detached-beside-a-rebuild",
-    "a partition that an unfinished rebuild folds is told to be detachable",
+    "partitions-may-be-detached-during-a-rebuild",
+    "a partition that an unfinished rebuild folds is reported as detachable",
     f"{_ARCHIVE}/export.py: _BEHIND",
     "b.state IN ('folding', 'verified')",
     "b.state IN ('verified')",
@@ -64,7 +64,7 @@ in_python(
 )
 in_python(
     "grown-partitions-are-exported-whole",
-    "a partition that has grown is written again beside the files that have most of it",
+    "a partition that has grown is written again in addition to the files that have most of it",
     f"{_ARCHIVE}/export_task.py: _sorted_batches",
     "    if part.known:\n",
     "    if False:\n",
@@ -112,7 +112,7 @@ in_python(
 )
 in_python(
     "files-are-not-read-through",
-    "a file that was changed is told to be whole where it is as long as it was",
+    "a file that was changed is reported as whole where it is as long as it was",
     f"{_ARCHIVE}/check.py: check_archived_file",
     "if sha256_of(path) != file.sha256:",
     "if False:",
@@ -120,7 +120,7 @@ in_python(
 )
 in_python(
     "rows-of-files-are-not-summed",
-    "a file whose events are not those of the manifest's checksum is told to be whole",
+    "a file whose events are not those of the manifest's checksum is reported as whole",
     f"{_ARCHIVE}/check.py: _wrong_rows",
     "if content != file.content:",
     "if False:",
@@ -130,7 +130,7 @@ in_python(
 )
 in_python(
     "the-order-of-files-is-not-looked-at",
-    "a file whose events are not in order, or twice in it, is told to be whole",
+    "a file whose events are not in order, or twice in it, is reported as whole",
     f"{_ARCHIVE}/check.py: _wrong_rows",
     "if last is not None and",
     "if False and",

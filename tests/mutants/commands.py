@@ -108,7 +108,7 @@ in_python(
 )
 in_python(
     "commands-fail-at-the-limit",
-    "a lag that is at the limit is told to be above it",
+    "a lag that is at the limit is reported as above it",
     f"{_TERMINAL}/ages.py: failing_above",
     'one["lag_seconds"] > limit.total_seconds()',
     'one["lag_seconds"] >= limit.total_seconds()',

@@ -287,7 +287,7 @@ def _by_code() -> AbstractContextManager[Any]:
 
 @mutant(
     "one-event-of-all",
-    "a failure that may be the fault of all counts against no event, whatever passes beside it",
+    "a failure that may be the fault of all counts against no event, whatever passes next to it",
     "projections/running/suspects.py: Suspects.hold",
     Pytest(
         "tests/integration/database/test_whose_fault.py"

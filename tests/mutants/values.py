@@ -22,7 +22,7 @@ in_python(
 )
 in_python(
     "extremes-by-the-clock-on-the-wall",
-    "the earlier and the later of two times are told by what the clocks of their zone show",
+    "the earlier and the later of two times are found by what the clocks of their zone show",
     "projections/defining/folding.py: _merged",
     "value = comparable(value)",
     "pass",

@@ -60,7 +60,7 @@ in_python(
 )
 in_python(
     "lost-writes-are-late",
-    "who waits for what a restore has undone is told to ask again, without end",
+    "who waits for what a restore has undone is asked to try again, without end",
     f"{_MIDDLEWARE}._wait",
     "return 409,",
     "return 503,",

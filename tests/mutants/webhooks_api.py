@@ -139,7 +139,7 @@ in_python(
 )
 in_python(
     "api-challenges-are-not-counted",
-    "a tenant has this application send requests to somebody's URL as often as it likes",
+    "a tenant has this application send requests to somebody's URL any number of times",
     f"{_API}/tenant_limits.py: TenantLimits.challenge",
     "if tenant is not None:",
     "if False:",
@@ -147,7 +147,7 @@ in_python(
 )
 in_python(
     "api-tells-what-failed-inside",
-    "an error of the database is told to who asks, with its text",
+    "an error of the database is shown to who asks, with its text",
     f"{_API}/problems.py: problem_of",
     '"the request failed; the server\'s log says why, under this request id"',
     "str(error)",

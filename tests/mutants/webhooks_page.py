@@ -141,7 +141,7 @@ in_python(
 )
 in_python(
     "page-forms-do-not-count",
-    "a tenant sends forms as often as it likes",
+    "a tenant sends forms any number of times",
     f"{_PAGE}/app.py: _Page._form",
     "allowances.ask(tenant)",
     "pass",
