@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
 from journal.events import EventEnvelope, Unreadable
-from journal.exact_numbers import exactly, has_decimals, parsed, written
+from journal.exact_numbers import decimal_keys, exactly, has_decimals, parsed, written
 from journal.naive_times import NaiveTimes, validator
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -104,7 +104,10 @@ def _validate(model: type[Model]) -> Callable[[str | bytes], Model]:
 def _reader(model: type[Model]) -> Callable[[str | bytes], Model]:
     """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
     validate = _validate(model)
-    return (lambda payload: validate(exactly(payload))) if has_decimals(model) else validate
+    if not has_decimals(model):
+        return validate
+    keys = decimal_keys(model)
+    return lambda payload: validate(exactly(payload, keys))
 
 
 def decode(model: type[Model], envelope: EventEnvelope) -> Model:
@@ -138,7 +141,7 @@ def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: st
             value = current.upcast[step](value)
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return written(value) if exact else to_json(value)
+    return written(value, decimal_keys(model)) if exact else to_json(value)
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:

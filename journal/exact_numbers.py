@@ -55,21 +55,32 @@ def parsed(text: str | bytes) -> Any:
     return json.loads(text, parse_float=_number) if _is_long(text) else from_json(text)
 
 
-def written(value: Any) -> bytes:
-    """The JSON of a value, with strings where a float rounds the number: a model reads a Decimal of these exactly."""
-    return to_json(_with_decimals(value))
+Keys = frozenset[str] | None
+"""The names of fields that have Decimals; None for all that is there."""
 
 
-def exactly(text: str | bytes) -> str | bytes:
-    """The same JSON, with strings where a float rounds the number."""
+def written(value: Any, keys: Keys) -> bytes:
+    """The JSON of a value, with strings where a float rounds a number of these fields: models read Decimals exactly."""
+    return to_json(_exact(value, keys))
+
+
+def exactly(text: str | bytes, keys: Keys) -> str | bytes:
+    """The same JSON, with strings where a float rounds a number of these fields."""
     if not _is_long(text):
         return text
     try:
         value = json.loads(text, parse_float=_number)
     except (ValueError, RecursionError):
         return text  # whoever reads it says what is wrong
-    exact = _with_decimals(value)
+    exact = _exact(value, keys)
     return text if exact is value else to_json(exact)
+
+
+def _exact(value: Any, keys: Keys) -> Any:
+    if keys is None or not isinstance(value, dict):
+        return _with_decimals(value)
+    items = {key: _with_decimals(one) if key in keys else one for key, one in value.items()}
+    return items if any(items[key] is not one for key, one in value.items()) else value
 
 
 def _is_long(text: str | bytes) -> bool:
@@ -101,3 +112,35 @@ def _is_or_has_decimal(schema: Any) -> bool:
     if isinstance(schema, dict):
         return schema.get("type") == "decimal" or any(map(_is_or_has_decimal, schema.values()))
     return isinstance(schema, list | tuple) and any(map(_is_or_has_decimal, schema))
+
+
+@lru_cache(maxsize=1024)
+def decimal_keys(model: type[BaseModel]) -> Keys:
+    """The names in JSON of the fields of a model that are or have a Decimal; None where it has no fields."""
+    fields = _fields_of(model.__pydantic_core_schema__)
+    if fields is None:
+        return None
+    found = {name: field for name, field in fields.items() if _is_or_has_decimal(field) or _refers(field)}
+    return frozenset(found).union(*(_aliases(field.get("validation_alias")) for field in found.values()))
+
+
+def _fields_of(schema: Any) -> dict[str, Any] | None:
+    while isinstance(schema, dict):
+        if schema.get("type") == "model-fields":
+            return dict(schema["fields"])
+        schema = schema.get("schema")
+    return None
+
+
+def _refers(schema: Any) -> bool:
+    """Whether a schema names one that stands elsewhere, which may have a Decimal."""
+    if isinstance(schema, dict):
+        return schema.get("type") == "definition-ref" or any(map(_refers, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_refers, schema))
+
+
+def _aliases(alias: Any) -> set[str]:
+    """The first names of an alias of pydantic: a name, a path, or several of them."""
+    if isinstance(alias, list):
+        return set().union(*map(_aliases, alias[:1] if isinstance(alias[0], str) else alias))
+    return {alias} if isinstance(alias, str) else set()

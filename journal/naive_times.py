@@ -74,9 +74,10 @@ def _changed(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
     if isinstance(schema, dict):
         if schema.get("type") == "datetime" and "tz_constraint" not in schema:
             return change(schema)
-        parts = {key: _changed(part, change) for key, part in schema.items()}
+        kept = "default" if schema.get("type") == "default" else None  # a value, not a schema
+        parts = {key: part if key == kept else _changed(part, change) for key, part in schema.items()}
         return parts if any(parts[key] is not part for key, part in schema.items()) else schema
-    if isinstance(schema, list | tuple):
+    if type(schema) in {list, tuple}:
         several = type(schema)([_changed(part, change) for part in schema])
         return several if any(new is not old for new, old in zip(several, schema, strict=True)) else schema
     return schema

@@ -3,6 +3,7 @@
 from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
+from journal.database.doubts import Doubt
 from journal.database.error_translation import raised_as, translate, translated
 from journal.database.faults import Fault, chain, fault_of, is_conflict, is_of_the_server, sqlstate_of
 from journal.database.identifiers import quote
@@ -17,6 +18,7 @@ __all__ = [
     "OF_A_FOREIGN_JOURNAL",
     "PLAN_ANEW",
     "Database",
+    "Doubt",
     "Fault",
     "KeptSession",
     "OwnedSession",

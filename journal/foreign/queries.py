@@ -174,7 +174,10 @@ class _Filling:
             return _written(sql_of(value))
         sql = sql_of(value)
         if self._types[name] == "bigint":  # one that is too large must not fail its page
-            sql = f"least(greatest({sql}, {-_LARGEST_INTEGER}), {_LARGEST_INTEGER})"
+            bounded = (
+                f"least(greatest({sql}, {-_LARGEST_INTEGER}), {_LARGEST_INTEGER})"  # which pass over NULL
+            )
+            sql = f"CASE WHEN ({sql}) IS NOT NULL THEN {bounded} END"
         part = f"({sql})::{_CASTS[name]}"
         return f"coalesce({part}, 1)" if name == "version" else part
 

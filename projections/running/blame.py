@@ -11,7 +11,7 @@ import asyncio
 from typing import Any
 
 from journal import OutOfMemory, OwnedSession, ProjectionsError
-from journal.database import Fault, chain, fault_of, is_of_the_server, sqlstate_of
+from journal.database import Doubt, Fault, chain, fault_of, is_conflict, is_of_the_server, sqlstate_of
 
 _LATER = {Fault.BATCH, Fault.DATABASE}
 
@@ -25,11 +25,11 @@ async def blame(session: Any, error: BaseException) -> Fault:
         error: The error.
     """
     fault = fault_of(error)
-    if fault is Fault.EVENT or _lacks_memory(error):
+    if fault is Fault.EVENT or _lacks_memory(error) or _is_hidden(session, fault, error):
         return fault
     if not await _is_of(session, error):
         return Fault.EVENT
-    if fault is not Fault.DATABASE:
+    if fault is not Fault.DATABASE or _is_doubted(session):
         return fault
     code = sqlstate_of(error)
     if (code is not None and is_of_the_server(code)) or await session.is_sound() is None:
@@ -37,6 +37,16 @@ async def blame(session: Any, error: BaseException) -> Fault:
     # The connection lives, so this is not about it: a foreign table, another server that a function asks, a code that
     # somebody chose, a call of the driver that it refuses.
     return Fault.EVENT if code is None else Fault.PROJECTION
+
+
+def _is_hidden(session: Any, fault: Fault, error: BaseException) -> bool:
+    """Whether a conflict may be of the session, and hidden by a savepoint of the driver: it may pass at once."""
+    return fault is Fault.BATCH and bool(session.lends) and is_conflict(error)
+
+
+def _is_doubted(session: Any) -> bool:
+    """Whether the connection is at fault, and goes when the transaction ends."""
+    return getattr(session, "doubt", Doubt.NONE) is Doubt.NOW
 
 
 def before_it(session: OwnedSession, error: BaseException) -> ProjectionsError | None:

@@ -4,6 +4,7 @@ CREATE TABLE projections.message_ids (
     event_id uuid PRIMARY KEY,
     taken_at timestamptz NOT NULL
 );
+DROP FUNCTION IF EXISTS projections._same_event_ids_v1(text[], text[], smallint[], text[], text[], text[], uuid[]);
 CREATE INDEX message_ids_taken_at_idx ON projections.message_ids (taken_at);
 -- What is dropped is compared with what is archived, row by row.
 DROP FUNCTION IF EXISTS projections._drop_partition_v1(text, boolean, bigint);
@@ -14,6 +15,13 @@ CREATE TABLE projections.erased_messages (
     erased_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (event_id, tenant)
 );
+INSERT INTO projections.erased_messages (event_id, tenant)
+SELECT e.event_id, e.metadata::json ->> 'tenant'
+FROM projections.events AS e
+WHERE
+    e.entity_type = 'webhook-message' AND e.payload::text = 'null'
+    AND CASE WHEN json_typeof(e.metadata::json) = 'object' THEN e.metadata::json ->> 'tenant' IS NOT NULL END
+ON CONFLICT DO NOTHING;
 DROP FUNCTION IF EXISTS projections._erase_messages_v1(text, text[]);
 DROP FUNCTION IF EXISTS projections._erase_many_messages_v1(
     text, text, text[], timestamptz, timestamptz, timestamptz, text, integer

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from journal import EventEnvelope, event_type
 from journal.event_types import decode, upcast_json
-from journal.exact_numbers import has_decimals
+from journal.exact_numbers import decimal_keys, has_decimals
 
 
 class Line(BaseModel):
@@ -77,3 +77,26 @@ def test_the_json_of_an_older_version_has_the_number() -> None:
 @pytest.mark.parametrize(("model", "expected"), [(Paid, True), (Line, True), (Counted, False)])
 def test_only_models_with_decimals_have_numbers_looked_at(model: Any, expected: bool) -> None:
     assert has_decimals(model) is expected
+
+
+class Place(NamedTuple):
+    x: int
+    y: int
+
+
+class Loose(BaseModel):
+    price: Decimal = Field(alias="p")
+    extra: dict[str, Any]
+    place: Place = Place(1, 2)
+    told: dict[str, str] = {"type": "datetime"}
+
+
+def test_numbers_of_other_fields_are_floats_and_defaults_are_what_they_are() -> None:
+    payload = '{"p": 90071992547409.93123, "extra": {"lat": 52.123456789012345678}}'
+
+    read = decode(Loose, envelope(payload, 1))
+
+    assert (read.price, read.extra) == (Decimal("90071992547409.93123"), {"lat": 52.12345678901234567})
+    assert type(read.extra["lat"]) is float
+    assert (read.place, read.told) == (Place(1, 2), {"type": "datetime"})
+    assert decimal_keys(Loose) == {"price", "p"}

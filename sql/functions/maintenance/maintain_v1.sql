@@ -44,6 +44,10 @@ BEGIN
         RETURN NEXT;
         EXIT WHEN _waits = 3;
     END LOOP;
-    PERFORM projections._clean_v1();
+    -- Until nothing is left, or for some seconds: the next call goes on.
+    LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM projections._clean_v1() AS c WHERE c.removed > 0)
+            OR clock_timestamp() > statement_timestamp() + interval '5 seconds';
+    END LOOP;
 END;
 $$;

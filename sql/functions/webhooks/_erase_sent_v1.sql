@@ -1,6 +1,7 @@
 -- Replaces the payloads of messages in the journal by null, of those that were sent as messages: events of applications are theirs.
 -- With the rights of the schema's owner, for nobody else changes an event. Of those that it finds, returns what the log has of
 -- one. A tenant of NULL is any; what is no UUID is no message.
+-- A partition that is being compared with an archive is waited for 2 s, no longer: the caller may hold the circuits of the tenant.
 -- Each is noted as erased, also where the journal has no event of that id: its partition may be in an archive.
 CREATE OR REPLACE FUNCTION projections._erase_sent_v1(p_tenant text, p_event_ids text[])
 RETURNS TABLE (event_id text, tenant text, topic text, event_time timestamptz, eligible boolean, metadata text)
@@ -8,6 +9,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 SET plan_cache_mode = 'force_custom_plan'
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$

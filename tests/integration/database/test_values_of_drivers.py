@@ -145,3 +145,11 @@ async def test_drivers_refuse_to_read_what_python_has_no_value_for(
                 with pytest.raises(ProjectionsError):
                     await session.fetchval(f"SELECT '{text}'::{kind}")
                 assert await session.fetchval("SELECT 1") == 1
+
+
+async def test_rows_within_a_list_stay_rows(drivers: list[Database]) -> None:
+    asyncpg = drivers[0]
+    async with asyncpg.session() as session:
+        await session.execute("CREATE TYPE pair AS (a int, b float8)")
+        rows = await session.fetch("SELECT (p).a, (p).b FROM unnest($1::pair[]) AS p", [(1, 2.5), (2, 3.5)])
+    assert [tuple(row.values()) for row in rows] == [(1, 2.5), (2, 3.5)]

@@ -335,3 +335,17 @@ async def test_a_pooler_that_lends_a_session_for_each_transaction_changes_nothin
             )
             assert len(set(answers)) == 1
             assert await _number(database, event_id) == 1
+
+
+async def test_maintenance_removes_all_ids_that_nobody_takes_any_more(database: Database) -> None:
+    async with database.session() as session:
+        await session.execute(
+            "INSERT INTO projections.message_ids SELECT gen_random_uuid(), now() - interval '2 hours' "
+            "FROM generate_series(1, 25000)"
+        )
+        while await session.fetch(
+            "SELECT * FROM projections.maintain_v1()"
+        ):  # a step at a time, and then what is left
+            pass
+        left = "SELECT count(*) FROM projections.message_ids WHERE taken_at < now() - interval '1 hour'"
+        assert await session.fetchval(left) == 0
