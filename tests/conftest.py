@@ -116,9 +116,9 @@ _TOGETHER = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than processors: tests often wait for a server or for other processes."""
+    """Two more than processors: tests often wait for a server or for other processes."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return processors + 1
+    return processors + 2
 
 
 @pytest.hookimpl(optionalhook=True)

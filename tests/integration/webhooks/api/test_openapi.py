@@ -76,6 +76,7 @@ def served(databases: Any, template: str) -> Iterator[Served]:
 _tenants = (f"tenant-{number}" for number in itertools.count())
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_no_request_of_the_document_makes_the_server_fail_or_break_it(
     operation: Operation, served: Served
