@@ -16,7 +16,9 @@ CREATE TABLE projections.erased_messages (
     PRIMARY KEY (event_id, tenant)
 );
 INSERT INTO projections.erased_messages (event_id, tenant)
-SELECT e.event_id, e.metadata::json ->> 'tenant'
+SELECT
+    e.event_id,
+    e.metadata::json ->> 'tenant'
 FROM projections.events AS e
 WHERE
     e.entity_type = 'webhook-message' AND e.payload::text = 'null'
