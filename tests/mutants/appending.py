@@ -38,7 +38,9 @@ in_sql(
     _APPEND,
     "WHERE r.seq_nr - r.events <> x.expected",
     "WHERE r.seq_nr - r.events < x.expected",
-    Pytest("tests/property/test_append_model.py"),
+    Pytest(
+        "tests/integration/journal/test_append.py::test_of_two_appenders_with_one_expectation_the_first_wins"
+    ),
 )
 in_sql(
     "event-ids-are-not-compared",

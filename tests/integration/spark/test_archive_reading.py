@@ -36,7 +36,7 @@ async def journal(database: Database) -> Database:
 @pytest.mark.parametrize(
     "types", [("plane",), ("plane", "ship/of=war %"), ALL_TYPES], ids=["one", "two", "all"]
 )
-@pytest.mark.parametrize("gone", [(), (0,), pytest.param((1,), marks=pytest.mark.slow), (0, 1, 2)])
+@pytest.mark.parametrize("gone", [(), (0,), (1,), (0, 1, 2)])
 async def test_history_is_read_once_and_whole_whatever_has_left_the_journal(
     journal: Database, dsn: str, archive: Path, gone: tuple[int, ...], types: Any
 ) -> None:

@@ -112,7 +112,7 @@ async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
     assert done.behind == {second: ("slow",), third: ("slow",)}
 
 
-@pytest.mark.daily(1)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("state", ["folding", "verified"])
 @pytest.mark.parametrize("fence", ["2020-01-02T12:00:00Z", "2020-02-01T00:00:00Z"])
 async def test_partition_may_not_be_detached_while_a_rebuild_is_unfinished(
