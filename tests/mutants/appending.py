@@ -12,6 +12,9 @@ from tests.mutants.mutant import mutant
 from tests.mutants.seeding import in_sql, method
 
 _APPEND = "functions/journal/append_events_v1.sql"
+_STAMPED = Pytest(
+    "tests/integration/journal/test_append.py::test_events_are_stamped_later_than_their_transaction_starts"
+)
 _MESSAGES = "tests/integration/journal/test_message_ids.py"
 
 in_sql(
@@ -20,7 +23,15 @@ in_sql(
     _APPEND,
     "db_timestamp = greatest(clock_timestamp(), s.db_timestamp",
     "db_timestamp = greatest(now(), s.db_timestamp",
-    Pytest("tests/integration/journal/test_reading_stress.py"),
+    _STAMPED,
+)
+in_sql(
+    "first-events-are-stamped-by-the-transaction",
+    "the first event of a source is stamped with the start of its transaction, which is before the lock",
+    _APPEND,
+    "clock_timestamp() + (i.events - 1)",
+    "now() + (i.events - 1)",
+    _STAMPED,
 )
 in_sql(
     "times-of-a-source-may-fall",

@@ -19,6 +19,7 @@ from journal import (
     Event,
     InvalidEvent,
     RawJson,
+    Session,
     append,
     connect,
     latest_seq_nr,
@@ -102,6 +103,23 @@ async def test_timestamps_strictly_increase_when_the_clock_steps_back(database: 
 
     assert [a.db_timestamp - ahead for a in appended[:2]] == [timedelta(microseconds=n) for n in (1, 2)]
     assert appended[2].db_timestamp < ahead
+
+
+async def test_events_are_stamped_later_than_their_transaction_starts(database: Database) -> None:
+    await _append(database, event("known"))
+    async with database.transaction() as session:
+        started, now = await clock(session)
+        assert started < now
+
+        appended = await append(session, [event("known"), event("new")])
+
+    assert all(one.db_timestamp > now for one in appended)
+
+
+async def clock(session: Session) -> tuple[datetime, datetime]:
+    """When the transaction of a session started, and what time it is."""
+    (row,) = await session.fetch("SELECT now() AS started, clock_timestamp() AS now")
+    return row["started"], row["now"]
 
 
 # --- expected_seq_nr

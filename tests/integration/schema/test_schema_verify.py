@@ -83,6 +83,7 @@ class TestVerify:
 
         assert schema.verify(dsn) == []
 
+    @pytest.mark.daily(20)
     @pytest.mark.parametrize(("change", "difference"), CHANGES)
     def test_a_change_is_reported(
         self, lived_in: str, expected: Catalogue, change: str, difference: str
