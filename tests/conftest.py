@@ -39,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     end_with_this_process()
+    gc.disable()  # until all tests are collected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no items of what is slow where that is left out: each process makes all of them, which takes seconds."""
+    marks = getattr(obj, "pytestmark", None)
+    slow = isinstance(marks, list) and any(getattr(mark, "name", None) == "slow" for mark in marks)
+    return [] if slow and collector.config.getoption("markexpr") == "not slow" else None
 
 
 _VARIANTS = 5
@@ -81,6 +90,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end: looking through them for garbage again and again is a tenth of the work."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

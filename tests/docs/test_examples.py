@@ -173,6 +173,7 @@ def test_spark_reads_what_the_script_has_appended(dsn: str) -> None:
     assert ran(dsn, "spark_app", "busiest.py") == "account-1 2 15\naccount-2 1 7\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.30", "1.34"])
 def test_kubernetes_takes_the_manifests(version: str) -> None:
     validator = pytest.importorskip("kubernetes_validate")
@@ -181,6 +182,7 @@ def test_kubernetes_takes_the_manifests(version: str) -> None:
         validator.validate(manifest, version, strict=True)
 
 
+@pytest.mark.slow
 def test_a_wrong_manifest_is_found() -> None:
     validator = pytest.importorskip("kubernetes_validate")
     manifests = list(yaml.safe_load_all(MANIFESTS.read_text()))

@@ -29,7 +29,7 @@ DOCUMENT = openapi_document(OPERATIONS) | {"servers": [{"url": "/"}]}
 
 @pytest.mark.slow
 def test_it_is_valid() -> None:
-    validator = pytest.importorskip("openapi_spec_validator", reason="install the extra test")
+    validator = pytest.importorskip("openapi_spec_validator", reason="install the extra slow")
     assert [error.message for error in validator.OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []
 
 
@@ -57,7 +57,7 @@ def test_rows_of_the_library_are_described_as_they_are_written(kind: type[Any]) 
 
 
 def test_examples_are_what_they_are_examples_of() -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="install the extra test")
+    jsonschema = pytest.importorskip("jsonschema", reason="install the extra slow")
     schemas = list(_schemas(DOCUMENT))
     wrong = [
         (schema["description"], example)
@@ -90,7 +90,7 @@ def test_changes_have_no_defaults() -> None:
 async def test_a_generated_client_works(
     app: Any, acmes: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("openapi_python_client", reason="install the extra test")
+    pytest.importorskip("openapi_python_client", reason="install the extra slow")
     (tmp_path / "api.json").write_text(json.dumps(DOCUMENT))
     (tmp_path / "settings.yml").write_text("post_hooks: []")
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
