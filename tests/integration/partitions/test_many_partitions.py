@@ -152,6 +152,7 @@ def test_what_runs_all_the_time_opens_few_partitions(journal: Journal, call: str
     assert max(found) <= AHEAD + 3, found
 
 
+@pytest.mark.slow
 def test_a_session_that_has_done_all_of_it_stays_small(journal: Journal) -> None:
     with psycopg.connect(journal.dsn, autocommit=True) as connection:
         for call in ALWAYS.values():

@@ -325,6 +325,7 @@ async def test_servers_that_are_killed_while_a_projection_reads_behind_a_pooler(
         each_once(await effects(servers.read_side), **last)
 
 
+@pytest.mark.slow
 async def test_an_idle_primary_that_has_begun_a_new_segment_is_not_waited_for(servers: Servers) -> None:
     await happen(servers.primary, "a")
     servers.both.primary.value("SELECT pg_switch_wal()")

@@ -51,6 +51,7 @@ async def follow(ports: list[int], last_id: str, number: int, dice: random.Rando
     return places
 
 
+@pytest.mark.slow
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_client_gets_every_event_once_and_those_of_a_source_in_order(

@@ -96,6 +96,7 @@ async def test_a_crash_while_matching_matches_each_once(crashing: Crashing) -> N
         assert [n for _, n in await matched(database)] == list(range(1, 11))
 
 
+@pytest.mark.slow
 async def test_a_crash_between_match_and_read_loses_and_repeats_nothing(crashing: Crashing) -> None:
     async with connect(crashing.dsn) as database:
         await subscribe(database)
