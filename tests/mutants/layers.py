@@ -17,6 +17,8 @@ from tests.mutants.mutant import Mutant
 ROOT = Path(__file__).parents[2]
 SECONDS = 1800
 """Nothing here takes longer on a machine that is busy."""
+_LONGEST = 60
+"""Seconds that a test may take; many wait longer for what a bug keeps from them."""
 _TEMPLATE = "sp_mutants_template"
 _KINDS = {
     "tests/property": "property tests",
@@ -114,6 +116,7 @@ class Pytest:
             report = Path(folder, "report.xml")
             options = ("-x", "-q", f"--junitxml={report}", f"--postgres={server}")
             options += (f"--template={template}",) if template else ()
+            options += (f"--timeout={_LONGEST}",)  # the same with a bug and without one
             options += ("-p", "no:cacheprovider", "-p", "tests.mutants.unshrunk")
             # What a bug is in was imported before, and what that imports.
             options += ("-W", "ignore::pytest.PytestAssertRewriteWarning")

@@ -185,7 +185,7 @@ async def test_settings_of_the_role_change_nothing(dsn: str, setting: str) -> No
 class TestBadEvents:
     """One that does not fit parks its source, and is named; the others go on."""
 
-    @pytest.mark.slow
+    @pytest.mark.daily(7)
     @pytest.mark.parametrize(
         ("payload", "message"),
         [

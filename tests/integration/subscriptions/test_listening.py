@@ -169,6 +169,7 @@ async def test_matching_that_commits_late_is_waited_for_and_not_jumped_over(
 ) -> None:
     async with listener.listen() as matches, database.session() as late:
         await landed(database, "late")
+        before = await last_match(database)
         await late.begin()
         await late.execute(
             "SELECT projections._match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
@@ -177,6 +178,7 @@ async def test_matching_that_commits_late_is_waited_for_and_not_jumped_over(
         await execute(database, "CREATE TABLE test_matched (db_timestamp timestamptz)")
         await execute(database, "INSERT INTO test_matched SELECT now()")
         await landed_and_matched(database, "early")
+        assert await last_match(database) == before
         assert await matches.take(1, 0.1) == []
         await late.commit()
 
