@@ -40,9 +40,9 @@ def main(given: list[str] | None = None) -> int:
                     stops += 1
                 time.sleep(chance.uniform(0, asked.longest))
     finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+        for process in busy:
+            process.kill()
+            process.wait()
     print(f"{stops} processes were stopped", file=sys.stderr)
     return command.returncode
 
