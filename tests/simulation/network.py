@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -45,6 +46,8 @@ class Network:
         self.trace: Callable[..., None] = lambda *_: None
         self._choices = choices
         self._cut_until: dict[tuple[Host, Server], float] = {}
+        self._held_up: Counter[Host] = Counter()
+        """Attempts to connect that a cut holds up, also once it has ended: like messages."""
 
     def delay(self, host: Host) -> float:
         """Seconds that a message of a host takes: mostly a part of a millisecond, at times many."""
@@ -76,7 +79,9 @@ class Network:
     @property
     def is_disturbed(self) -> bool:
         """Whether what a cut has held up is still on its way, or a server still has what a client has left open."""
-        return any(link.is_held_up or link.is_left_open for link in self.links)
+        return any(number > 0 for number in self._held_up.values()) or any(
+            link.is_held_up or link.is_left_open for link in self.links
+        )
 
     def arrival(self, host: Host, server: Server) -> float:
         """When a message arrives that leaves now."""
@@ -91,10 +96,14 @@ class Network:
         """
         host = current_host()
         waits = self.arrival(host, server) - self.loop.time()
-        if waits > _CONNECT_TIMEOUT:
-            await asyncio.sleep(_CONNECT_TIMEOUT)
-            raise TimeoutError("connecting took too long")
-        await asyncio.sleep(waits + self.delay(host))
+        self._held_up[host] += waits > SLOWEST
+        try:
+            if waits > _CONNECT_TIMEOUT:
+                await asyncio.sleep(_CONNECT_TIMEOUT)
+                raise TimeoutError("connecting took too long")
+            await asyncio.sleep(waits + self.delay(host))
+        finally:
+            self._held_up[host] -= waits > SLOWEST
         if not server.up:
             raise ConnectionRefusedError("the server does not run")
         link = Link(self, host, server)
@@ -111,6 +120,7 @@ class Network:
         """
         links = self.links_of(host)
         host.die()
+        del self._held_up[host]
         for link in links:
             link.client_died(KEEPALIVE if silently else self.delay(host))
 
