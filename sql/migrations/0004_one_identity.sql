@@ -31,3 +31,6 @@ DROP FUNCTION IF EXISTS projections._erase_many_messages_v1(
 -- What a Table does not declare is kept by its key when rows are replaced.
 ALTER TABLE projections.rebuild_tables ADD COLUMN columns text[], ADD COLUMN key_columns text[];
 DROP FUNCTION IF EXISTS projections._unfit_for_rename_v1(regclass);
+-- A page of the delivery log is cut by its bytes.
+DROP FUNCTION IF EXISTS projections._list_logged_events_v1;
+DROP FUNCTION IF EXISTS projections._list_logged_attempts_v1;

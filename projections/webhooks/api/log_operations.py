@@ -148,7 +148,9 @@ class AttemptQuery(Query):
 async def list_events(call: Call[EventsQuery, NoBody]) -> EventPage:
     """List events that were for endpoints."""
     query = call.query
-    request = EventsRequest(event_ids=query.event_id, **query.request(call.tenants))
+    request = EventsRequest(
+        event_ids=query.event_id, data="data" in query.include, **query.request(call.tenants)
+    )
     page = await call.services.log.list_events(request)
     data = tuple(_event_view(event, data="data" in query.include) for event in page.data)
     return EventPage(data=data, next=page.next, prev=page.prev)
@@ -213,7 +215,13 @@ async def get_endpoint_attempt(call: Call[AttemptQuery, NoBody]) -> AttemptView:
 async def _page(call: Call[Any, NoBody], request: Mapping[str, Any]) -> AttemptPage:
     query = call.query
     page = await call.services.log.list_attempts(
-        AttemptsRequest(event_ids=query.event_id, status=query.status, **request)
+        AttemptsRequest(
+            event_ids=query.event_id,
+            status=query.status,
+            response="response_data" in query.include,
+            event_data="event.data" in query.include,
+            **request,
+        )
     )
     endpoints = await _endpoints(call, {each.attempt.endpoint_id for each in page.data})
     data = tuple(_attempt_view(each, query.include, endpoints) for each in page.data)

@@ -7,7 +7,8 @@ secret and grants nothing: the filters apply to the page that it begins.
 
 A store reads one row more than the page has: that one says whether there are more in this direction. It may stop
 before, where it has looked at many rows that the filters do not let pass: then the page is short, or empty, and the
-list goes on behind it.
+list goes on behind it. A page is short, too, where its payloads and answers have many bytes: these are read once it is
+known which rows are on the page.
 """
 
 from __future__ import annotations
@@ -161,6 +162,9 @@ ATTEMPTS: Final = "att"
 LOOKED: Final = 10_000
 """Rows that a page looks at, at most."""
 
+PAGE_BYTES: Final = 8 * 2**20
+"""Bytes of payloads and answers that a page has at most, unless it has one row alone."""
+
 _FILTERS = ("tenants", "event_ids", "endpoint_ids", "topics")
 _STATUSES = ("success", "failed")
 
@@ -198,6 +202,8 @@ class RowStep(Generic[T]):
     """Whether the filters let it pass."""
     is_last: bool = False
     """Whether the store has looked at as many rows as it may, this one included."""
+    size: int = 0
+    """Bytes of what is long in it, and was asked for."""
 
 
 def walk_of(request: ListRequest, resource: str) -> Walk:
@@ -222,10 +228,12 @@ def page_of(
 ) -> LogPage[T]:
     """The page that was walked."""
     rows: list[T] = []
+    size = 0
     end: T | None = None  # of the page, where the list goes on behind it
     for step in steps:
         if step.wanted:
-            if len(rows) == walk.rows:
+            size += step.size
+            if len(rows) == walk.rows or (rows and size > PAGE_BYTES):
                 end = rows[-1]
                 break
             rows.append(step.row)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, timedelta
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -32,18 +33,22 @@ from projections.webhooks.log.records import (
 )
 
 _PAGE = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
-_LIST_EVENTS = f"SELECT * FROM projections._list_logged_events_v1({_PAGE}, $14)"
+_LIST_EVENTS = f"SELECT * FROM projections._list_logged_events_v1({_PAGE}, $14, p_data => FALSE)"
 _LIST_ATTEMPTS = (
     f"SELECT * FROM projections._list_logged_attempts_v1({_PAGE}, "
-    "p_looked => $14, p_endpoint_types => $15, p_status => $16)"
+    "p_looked => $14, p_endpoint_types => $15, p_status => $16, p_response => FALSE)"
 )
 _EVENTS = (
-    "SELECT * FROM projections._list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
+    "SELECT * FROM projections._list_logged_events_v1("
+    "p_tenants => $1, p_event_ids => $2, p_limit => $3, p_data => $4)"
 )
-_ATTEMPT = "SELECT * FROM projections._list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
+_ATTEMPTS = (
+    "SELECT * FROM projections._list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2, p_limit => $3)"
+)
 _METRICS = "SELECT * FROM projections._log_metrics_v1($1, $2, $3, $4::text::interval, $5, $6, $7, $8::text::jsonb, $9)"
 # Where the role or the server has a limit of its own, that one holds.
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE) WHERE current_setting('statement_timeout') IN ('0', '0ms')"
+_OF_PAGES: Final = {"wanted", "is_last", "response_bytes"}
 _CANCELLED: Final = "57014"
 _LONGEST_QUERY: Final = timedelta(seconds=30)
 
@@ -83,11 +88,16 @@ class PostgresLog:
         async with self._database.session() as session:
             walk = walk.under(await generation(session))
             rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk), self._looked)
-        return page_of(
-            walk,
-            [RowStep(_event(row), row["wanted"], row["is_last"]) for row in rows],
-            attrgetter("time", "event_id"),
-        )
+            steps = [
+                RowStep(_event(row), row["wanted"], row["is_last"], request.data * row["data_bytes"])
+                for row in rows
+            ]
+            page = page_of(walk, steps, attrgetter("time", "event_id"))
+            if not request.data:
+                return page
+            found = await _events(session, (one.event_id for one in page.data), data=True)
+        # What has been deleted meanwhile is shown without its payload.
+        return replace(page, data=tuple(found.get((one.event_id, one.tenant), one) for one in page.data))
 
     async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
         """
@@ -108,9 +118,23 @@ class PostgresLog:
                 request.values("endpoint_types"),
                 request.status or None,
             )
-            steps = [RowStep(_attempt(row), row["wanted"], row["is_last"]) for row in rows]
+            sizes = await _payload_bytes(session, rows) if request.event_data else {}
+            steps = [
+                RowStep(
+                    _attempt(row),
+                    row["wanted"],
+                    row["is_last"],
+                    request.response * row["response_bytes"] + sizes.get((row["event_id"], row["tenant"]), 0),
+                )
+                for row in rows
+            ]
             page = page_of(walk, steps, attrgetter("time", "attempt_id"))
-            return LogPage(tuple(await _with_events(session, page.data)), page.next, page.prev)
+            data: Sequence[LoggedAttempt] = page.data
+            if request.response:
+                data = await _with_responses(session, data)
+            return LogPage(
+                await _with_events(session, data, payloads=request.event_data), page.next, page.prev
+            )
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
         """
@@ -121,7 +145,7 @@ class PostgresLog:
             tenant: Only if it is this tenant's; None: whoever's it is.
         """
         async with self._database.session() as session:
-            rows = await session.fetch(_EVENTS, _only(tenant), [checked_text("event_id", event_id)], 1)
+            rows = await session.fetch(_EVENTS, _only(tenant), [checked_text("event_id", event_id)], 1, True)
         return _event(rows[0]) if rows else None
 
     async def retrieve_attempt(self, attempt_id: str, tenant: str | None = None) -> AttemptWithEvent | None:
@@ -133,8 +157,8 @@ class PostgresLog:
             tenant: Only if it is this tenant's; None: whoever's it is.
         """
         async with self._database.session() as session:
-            rows = await session.fetch(_ATTEMPT, _only(tenant), [checked_text("attempt_id", attempt_id)])
-            found = await _with_events(session, [_attempt(row) for row in rows])
+            rows = await session.fetch(_ATTEMPTS, _only(tenant), [checked_text("attempt_id", attempt_id)], 1)
+            found = await _with_events(session, [_attempt(row) for row in rows], payloads=True)
         return found[0] if found else None
 
     async def event_metrics(self, request: MetricsRequest) -> Metrics:
@@ -190,12 +214,38 @@ class PostgresLog:
             ) from error
 
 
-async def _with_events(session: Session, attempts: Sequence[LoggedAttempt]) -> list[AttemptWithEvent]:
+async def _payload_bytes(session: Session, attempts: Sequence[Row]) -> dict[tuple[str, str], int]:
+    """The bytes of the payload of each event, by its id and tenant."""
+    rows = await _event_rows(session, (row["event_id"] for row in attempts if row["wanted"]), data=False)
+    return {(row["event_id"], row["tenant"]): row["data_bytes"] for row in rows}
+
+
+async def _with_responses(session: Session, attempts: Sequence[LoggedAttempt]) -> list[LoggedAttempt]:
+    ids = [one.attempt_id for one in attempts]
+    rows = await session.fetch(_ATTEMPTS, None, ids, len(ids)) if ids else []
+    responses = {row["attempt_id"]: row["response"] for row in rows}
+    return [replace(one, response=responses.get(one.attempt_id)) for one in attempts]
+
+
+async def _with_events(
+    session: Session, attempts: Sequence[LoggedAttempt], *, payloads: bool
+) -> tuple[AttemptWithEvent, ...]:
+    events = await _events(session, (one.event_id for one in attempts), data=payloads)
+    return tuple(AttemptWithEvent(one, events.get((one.event_id, one.tenant))) for one in attempts)
+
+
+async def _events(
+    session: Session, event_ids: Iterable[str], *, data: bool
+) -> dict[tuple[str, str], LoggedEvent]:
+    """Events by id and tenant."""
+    rows = await _event_rows(session, event_ids, data=data)
+    return {(row["event_id"], row["tenant"]): _event(row) for row in rows}
+
+
+async def _event_rows(session: Session, event_ids: Iterable[str], *, data: bool) -> Sequence[Row]:
     """Each event is read once, however many of its attempts are on the page."""
-    ids = sorted({attempt.event_id for attempt in attempts})
-    rows = await session.fetch(_EVENTS, None, ids, len(ids)) if ids else []
-    events = {(row["event_id"], row["tenant"]): _event(row) for row in rows}
-    return [AttemptWithEvent(attempt, events.get((attempt.event_id, attempt.tenant))) for attempt in attempts]
+    ids = sorted(set(event_ids))
+    return await session.fetch(_EVENTS, None, ids, len(ids), data) if ids else ()
 
 
 def _arguments(request: ListRequest, walk: Walk) -> list[Any]:
@@ -225,7 +275,7 @@ def _event(row: Row) -> LoggedEvent:
 
 
 def _attempt(row: Row) -> LoggedAttempt:
-    values = {name: value for name, value in row.items() if name not in {"wanted", "is_last"}}
+    values = {name: value for name, value in row.items() if name not in _OF_PAGES}
     values["time"] = values.pop("attempted_at").astimezone(UTC)
     values["event_time"] = values["event_time"].astimezone(UTC)
     return LoggedAttempt(**values)

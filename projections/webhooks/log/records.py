@@ -30,7 +30,7 @@ class LoggedEvent:
     eligible_for_retry: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
     data: str | None = "{}"
-    """JSON as it was written; None where it was erased."""
+    """JSON as it was written; None where it was erased, or was not asked for."""
     erased_at: datetime | None = None
     """When its payload was erased."""
 
@@ -54,7 +54,7 @@ class LoggedAttempt:
     code: str | None = None
     """The HTTP status, or a word for why there was none."""
     response: str | None = None
-    """What the endpoint answered."""
+    """What the endpoint answered; None where that was not asked for."""
     took: timedelta | None = None
 
 
@@ -158,15 +158,32 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest(ListRequest):
-    """What a list of events can be asked for."""
+    """
+    What a list of events can be asked for.
+
+    Args:
+        data: With their payloads; a page has fewer rows then where these are long.
+    """
+
+    data: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsRequest(ListRequest):
-    """What a list of attempts can be asked for."""
+    """
+    What a list of attempts can be asked for.
+
+    Args:
+        endpoint_types: At endpoints of these types.
+        status: Only those that ended so.
+        response: With what the endpoints answered; a page has fewer rows then where answers are long.
+        event_data: With the payload of the event of each; a page has fewer rows then where payloads are long.
+    """
 
     endpoint_types: Iterable[str] = ()
     status: str | None = None
+    response: bool = True
+    event_data: bool = True
 
 
 def checked_text(name: str, value: object) -> str:

@@ -1,4 +1,5 @@
 -- Attempts of the delivery log by time and id, as _list_logged_events_v1 lists events. Attempts that are named are looked up.
+-- Without p_response there is the length of an answer alone, which a page is cut by.
 -- Of several events, endpoints, tenants or topics each is walked by itself. An event and an endpoint have one tenant: where a walk by
 -- one comes to its end at a row of another tenant, that is the end of the list, and nobody learns of the row.
 CREATE OR REPLACE FUNCTION projections._list_logged_attempts_v1(
@@ -7,12 +8,12 @@ CREATE OR REPLACE FUNCTION projections._list_logged_attempts_v1(
     p_gt timestamptz DEFAULT NULL, p_lt timestamptz DEFAULT NULL, p_ascending boolean DEFAULT FALSE,
     p_time timestamptz DEFAULT NULL, p_id text DEFAULT NULL, p_inclusive boolean DEFAULT FALSE, p_limit integer DEFAULT 100,
     p_endpoint_types text[] DEFAULT NULL, p_status text DEFAULT NULL, p_attempt_ids text[] DEFAULT NULL,
-    p_looked integer DEFAULT 10000
+    p_looked integer DEFAULT 10000, p_response boolean DEFAULT TRUE
 )
 RETURNS TABLE (
     attempt_id text, tenant text, event_id text, event_time timestamptz, topic text, endpoint_id text, endpoint_type text,
-    attempt_number integer, manual boolean, status text, attempted_at timestamptz, code text, response text, took interval,
-    wanted boolean, is_last boolean
+    attempt_number integer, manual boolean, status text, attempted_at timestamptz, code text, response text,
+    response_bytes integer, took interval, wanted boolean, is_last boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -23,7 +24,9 @@ SET datestyle = 'ISO'
 AS $$
 DECLARE
     _columns CONSTANT text := 'r.attempt_id, r.tenant, r.event_id, r.event_time, r.topic, r.endpoint_id, r.endpoint_type, '
-        'r.attempt_number, r.manual, r.status, r.attempted_at, r.code, r.response, r.took';
+        'r.attempt_number, r.manual, r.status, r.attempted_at, r.code, '
+        || CASE WHEN p_response THEN 'r.response' ELSE 'NULL::text' END
+        || ', coalesce(octet_length(r.response), 0), r.took';
     _order CONSTANT text := format('r.attempted_at %1$s, r.attempt_id %1$s', CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END);
     _walk CONSTANT text := projections._log_walk_v1(
         'r.attempted_at', 'r.attempt_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive

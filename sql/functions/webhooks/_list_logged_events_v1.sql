@@ -2,17 +2,18 @@
 -- value may match, and all filters must; NULL lets all. At most p_looked rows are looked at: where that ends the page, its last row
 -- says so (is_last), wanted or not, and the list goes on behind it.
 -- The statement is made of the filters that there are and planned with their values: partitions of other times are not looked at.
+-- A payload may be long: without p_data there is its length alone, which a page is cut by.
 -- Events that are named are looked up, and nothing is walked. So are those of endpoints that have no more than a page of them ahead.
 CREATE OR REPLACE FUNCTION projections._list_logged_events_v1(
     p_tenants text[] DEFAULT NULL, p_event_ids text[] DEFAULT NULL, p_endpoint_ids text[] DEFAULT NULL,
     p_topics text[] DEFAULT NULL, p_gte timestamptz DEFAULT NULL, p_lte timestamptz DEFAULT NULL,
     p_gt timestamptz DEFAULT NULL, p_lt timestamptz DEFAULT NULL, p_ascending boolean DEFAULT FALSE,
     p_time timestamptz DEFAULT NULL, p_id text DEFAULT NULL, p_inclusive boolean DEFAULT FALSE, p_limit integer DEFAULT 100,
-    p_looked integer DEFAULT 10000
+    p_looked integer DEFAULT 10000, p_data boolean DEFAULT TRUE
 )
 RETURNS TABLE (
     event_id text, tenant text, topic text, event_time timestamptz, endpoint_ids text[], eligible_for_retry boolean,
-    metadata text, data text, erased_at timestamptz, wanted boolean, is_last boolean
+    metadata text, data text, data_bytes integer, erased_at timestamptz, wanted boolean, is_last boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -23,7 +24,8 @@ SET datestyle = 'ISO'
 AS $$
 DECLARE
     _columns CONSTANT text := 'r.event_id, r.tenant, r.topic, r.event_time, r.endpoint_ids, r.eligible_for_retry, '
-        'r.metadata::text, r.data, r.erased_at';
+        'r.metadata::text, ' || CASE WHEN p_data THEN 'r.data' ELSE 'NULL::text' END
+        || ', coalesce(octet_length(r.data), 0), r.erased_at';
     _order CONSTANT text := format('r.event_time %1$s, r.event_id %1$s', CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END);
     _walk CONSTANT text := projections._log_walk_v1(
         'r.event_time', 'r.event_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive

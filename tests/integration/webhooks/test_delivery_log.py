@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from projections.webhooks.log import (
     AttemptWithEvent,
     EventsRequest,
     MetricsRequest,
+    paging,
 )
 from tests.conformance.delivery_log_support import DAY, HOUR, attempt, entry, event, names
 from tests.fixtures.locks import WAITING
@@ -260,3 +262,69 @@ async def test_the_other_driver_does_the_same(dsn: str) -> None:
 
         assert [*first.data, *second.data] == given
         assert [point.measures["count"] for point in found.data] == [3, 0]
+
+
+async def _long(database: Database, monkeypatch: pytest.MonkeyPatch) -> WritableLog:
+    """Nine entries with a payload of 400 and an answer of 300 bytes, where a page may have 1,000."""
+    monkeypatch.setattr(paging, "PAGE_BYTES", 1000)
+    log = WritableLog(database)
+    one = {"data": json.dumps("d" * 398)}
+    await log.insert_many(
+        [entry(f"e{n}", time=PAST + n * HOUR, outcome={"response": "r" * 300}, **one) for n in range(9)]
+    )
+    return log
+
+
+async def _walked(listing: Callable[..., Any], request: Any) -> list[Any]:
+    pages = [await listing(request)]
+    while pages[-1].next:
+        pages.append(await listing(replace(request, next=pages[-1].next)))
+    return pages
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ({"response": True, "event_data": True}, 1),
+        ({"response": False, "event_data": True}, 2),
+        ({"response": True, "event_data": False}, 3),
+        ({"response": False, "event_data": False}, 9),
+    ],
+)
+async def test_a_page_of_attempts_has_as_many_as_its_bytes_allow(
+    database: Database, monkeypatch: pytest.MonkeyPatch, asked: dict[str, bool], rows: int
+) -> None:
+    log = await _long(database, monkeypatch)
+
+    pages = await _walked(log.list_attempts, AttemptsRequest(**asked))
+
+    assert [name for page in pages for name in names(page)] == [f"e{n}" for n in reversed(range(9))]
+    assert max(len(page.data) for page in pages) == rows
+    assert {one.attempt.response for page in pages for one in page.data} == {
+        "r" * 300 if asked["response"] else None
+    }
+    assert {one.event.data is None for page in pages for one in page.data} == {not asked["event_data"]}
+
+
+@pytest.mark.parametrize(("data", "rows"), [(True, 2), (False, 9)])
+async def test_a_page_of_events_has_as_many_as_its_bytes_allow(
+    database: Database, monkeypatch: pytest.MonkeyPatch, data: bool, rows: int
+) -> None:
+    log = await _long(database, monkeypatch)
+
+    pages = await _walked(log.list_events, EventsRequest(data=data, order="asc"))
+
+    assert [name for page in pages for name in names(page)] == [f"e{n}" for n in range(9)]
+    assert max(len(page.data) for page in pages) == rows
+    assert {one.data is None for page in pages for one in page.data} == {not data}
+
+
+async def test_a_row_that_is_longer_than_a_page_may_be_is_a_page(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await _long(database, monkeypatch)
+    monkeypatch.setattr(paging, "PAGE_BYTES", 10)
+
+    pages = await _walked(log.list_events, EventsRequest(order="asc"))
+
+    assert [names(page) for page in pages] == [[f"e{n}"] for n in range(9)]
