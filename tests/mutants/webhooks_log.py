@@ -74,8 +74,8 @@ in_python(
     "log-shows-events-of-others",
     "an attempt is shown with an event of another tenant that has its id",
     f"{_LOG}: _with_events",
-    "events.get((attempt.event_id, attempt.tenant))",
-    "next((one for one in events.values() if one.event_id == attempt.event_id), None)",
+    "events.get((one.event_id, one.tenant))",
+    "next((each for each in events.values() if each.event_id == one.event_id), None)",
     Pytest(f"{_ROWS}::TestTenants::test_an_attempt_is_not_shown_with_an_event_of_another_tenant"),
 )
 in_sql(
@@ -146,4 +146,14 @@ in_sql(
     "p_most + 1",
     "p_most",
     Pytest(f"{_PAGES}::TestPaging::test_01_forward_every_row_comes_once"),
+)
+in_python(
+    "log-pages-are-cut-by-rows-alone",
+    "a page of the delivery log has as many rows as were asked for, however long they are",
+    "projections/webhooks/log/paging.py: page_of",
+    "size += step.size",
+    "size += 0",
+    Pytest(
+        "tests/integration/webhooks/test_delivery_log.py::test_a_page_of_attempts_has_as_many_as_its_bytes_allow"
+    ),
 )
