@@ -116,7 +116,7 @@ _TOGETHER = (
     "tests/integration/schema/test_plans_and_statistics.py::",
     "tests/integration/schema/test_plans_of_types.py::",
     "tests/integration/partitions/test_many_partitions.py::",
-    "tests/integration/webhooks/test_delivery_log_plans.py::",
+    "tests/integration/webhooks/log/test_log_plans.py::",
     "tests/acceptance/test_lag_cli.py::",
     "tests/acceptance/test_management_cli.py::",
     "tests/packaging/test_wheel.py::",

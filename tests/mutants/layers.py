@@ -24,7 +24,6 @@ _KINDS = {
     "tests/property": "property tests",
     "tests/unit": "unit tests",
     "tests/integration": "integration tests",
-    "tests/conformance": "conformance tests",
     "tests/acceptance": "acceptance tests",
     "tests/models/test_explorer": "explorer",
     "tests/simulation/test_same_as_postgresql.py": "differential test",

@@ -7,12 +7,12 @@ from tests.mutants.seeding import in_python, in_sql
 
 _PAGING = "projections/webhooks/log/paging.py"
 _LOG = "projections/webhooks/log/postgres.py"
-_TESTS = "tests/conformance"
-_PAGES = f"{_TESTS}/test_delivery_log_paging.py"
-_CURSORS = f"{_TESTS}/test_delivery_log_cursors.py"
-_ROWS = f"{_TESTS}/test_delivery_log_rows.py"
-_METRICS = f"{_TESTS}/test_delivery_log_metrics.py"
-_SHAPE = f"{_TESTS}/test_delivery_log_metrics_shape.py"
+_TESTS = "tests/integration/webhooks/log"
+_PAGES = f"{_TESTS}/test_paging.py"
+_CURSORS = f"{_TESTS}/test_cursors.py"
+_ROWS = f"{_TESTS}/test_rows.py"
+_METRICS = f"{_TESTS}/test_metrics.py"
+_SHAPE = f"{_TESTS}/test_metrics_shape.py"
 
 in_sql(
     "log-pages-begin-with-the-last-row",
@@ -44,7 +44,7 @@ in_sql(
     "functions/webhooks/_log_walked_v1.sql",
     "r.place = %4$s AS is_last",
     "FALSE AS is_last",
-    Pytest(f"{_TESTS}/test_delivery_log_short_pages.py::test_short_pages_have_every_row_once_both_ways[7]"),
+    Pytest(f"{_TESTS}/test_short_pages.py::test_short_pages_have_every_row_once_both_ways[7]"),
 )
 in_python(
     "log-pages-skip-a-row",
@@ -109,7 +109,7 @@ in_sql(
     "* 12 + extract(MONTH FROM %2$s AT TIME ZONE ''UTC'')",
     "* 12 + extract(MONTH FROM %2$s)",
     Pytest(
-        "tests/integration/webhooks/test_delivery_log.py::test_months_begin_in_utc_whatever_the_zone_of_the_session"
+        "tests/integration/webhooks/log/test_kept.py::test_months_begin_in_utc_whatever_the_zone_of_the_session"
     ),
 )
 in_sql(
@@ -154,6 +154,6 @@ in_python(
     "size += step.size",
     "size += 0",
     Pytest(
-        "tests/integration/webhooks/test_delivery_log.py::test_a_page_of_attempts_has_as_many_as_its_bytes_allow"
+        "tests/integration/webhooks/log/test_kept.py::test_a_page_of_attempts_has_as_many_as_its_bytes_allow"
     ),
 )

@@ -22,11 +22,11 @@ from projections.webhooks.log import (
     MetricsRequest,
     paging,
 )
-from tests.conformance.delivery_log_support import DAY, HOUR, attempt, entry, event, names
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.retention import keep, past, retained
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import DAY, HOUR, attempt, entry, event, names
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 IDS = "SELECT count(*) FROM projections.webhook_log_ids"

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from projections.webhooks.log import AttemptWithEvent, Metrics, MetricsRequest
-from tests.conformance.delivery_log_support import BASE, DAY, HOUR, entry
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import BASE, DAY, HOUR, entry
 
 FEBRUARY = datetime(2000, 2, 1, tzinfo=UTC)
 MONTH = {"start": BASE, "end": FEBRUARY}

@@ -12,9 +12,9 @@ from projections.webhooks.log import (
     EventsRequest,
     LogPage,
 )
-from tests.conformance.delivery_log_support import BASE, SECOND, entry, forward
 from tests.fixtures.memory_log import DeliveryLog, MemoryLog
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import BASE, SECOND, entry, forward
 
 ROWS = 60
 FILTERS: list[dict[str, Any]] = [

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from journal import connect
-from tests.conformance.delivery_log_support import EMPTY
 from tests.fixtures.postgres import Databases
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import EMPTY
 
 
 @pytest.fixture(scope="module")

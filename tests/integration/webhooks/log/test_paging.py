@@ -8,7 +8,8 @@ import pytest
 
 from projections.webhooks.errors import InvalidPageCursor
 from projections.webhooks.log import AttemptsRequest, EventsRequest, LogPage
-from tests.conformance.delivery_log_support import (
+from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import (
     BASE,
     MICRO,
     MINUTE,
@@ -18,7 +19,6 @@ from tests.conformance.delivery_log_support import (
     names,
     renamed,
 )
-from tests.fixtures.writable_log import WritableLog
 
 LISTS = {
     "attempts": Lister(events=False, endpoint=None),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from projections.webhooks.log import DataPoint, Metrics
-from tests.conformance.delivery_log_support import BASE, DAY, HOUR
-from tests.conformance.metrics_support import (
+from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import BASE, DAY, HOUR
+from tests.integration.webhooks.log.metrics_support import (
     BELL,
     FEBRUARY,
     FIFTEENTH,
@@ -22,7 +23,6 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
-from tests.fixtures.writable_log import WritableLog
 
 
 class TestEvents:

@@ -11,13 +11,13 @@ from journal import Generation
 from projections.webhooks.errors import InvalidPageCursor
 from projections.webhooks.log import AttemptsRequest, EventsRequest
 from projections.webhooks.log.paging import VERSION, Cursors, PagePlace, _base62, _filters
-from tests.conformance.delivery_log_support import (
+from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import (
     BASE,
     MICRO,
     SECOND,
     entry,
 )
-from tests.fixtures.writable_log import WritableLog
 
 
 class TestCursors:

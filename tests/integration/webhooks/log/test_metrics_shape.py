@@ -10,8 +10,9 @@ import pytest
 
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.metrics import ATTEMPT_MEASURES, EVENT_MEASURES
-from tests.conformance.delivery_log_support import BASE, DAY, HOUR, MICRO, MINUTE, SECOND, entry
-from tests.conformance.metrics_support import (
+from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import BASE, DAY, HOUR, MICRO, MINUTE, SECOND, entry
+from tests.integration.webhooks.log.metrics_support import (
     FEBRUARY,
     FIFTEENTH,
     by,
@@ -23,7 +24,6 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
-from tests.fixtures.writable_log import WritableLog
 
 
 class TestShape:

@@ -11,8 +11,17 @@ import pytest
 
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest
-from tests.conformance.delivery_log_support import BASE, HOUR, MINUTE, SECOND, attempt, entry, event, names
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import (
+    BASE,
+    HOUR,
+    MINUTE,
+    SECOND,
+    attempt,
+    entry,
+    event,
+    names,
+)
 
 
 async def _batch(log: WritableLog) -> list[AttemptWithEvent]:

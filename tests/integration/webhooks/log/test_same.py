@@ -20,10 +20,10 @@ from projections.webhooks.log import (
     MetricsRequest,
 )
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, EVENT_DIMENSIONS
-from tests.conformance.delivery_log_support import BASE, DAY, EMPTY, MICRO, forward
 from tests.fixtures.examples import examples
 from tests.fixtures.memory_log import DeliveryLog, MemoryLog
 from tests.fixtures.writable_log import WritableLog
+from tests.integration.webhooks.log.log_support import BASE, DAY, EMPTY, MICRO, forward
 
 # Few of each, so that they meet; close together, at one time, and far apart.
 tenants = st.sampled_from(["one", "two", "Ü"])
