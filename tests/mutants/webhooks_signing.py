@@ -233,7 +233,7 @@ in_python(
 in_python(
     "receivers-choose-the-group",
     "a receiver holds up deliveries to all others with DHE in a group of 10,000 bits",
-    f"{_CONTEXTS}: _without_dhe",
+    f"{_CONTEXTS}: _with_small_groups",
     ' if one["kea"] != "kx-dhe"',
     "",
     Pytest(f"{_CERTIFICATES}::test_no_context_lets_the_receiver_choose_a_large_group"),
