@@ -14,6 +14,7 @@ from projections.webhooks.checks import check_time
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.erasing import Erasing
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
+from projections.webhooks.log.paging import PAGE_BYTES
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 DeliveryState: TypeAlias = Literal[
@@ -44,9 +45,15 @@ LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.e
 WHERE d.endpoint_id = $1 AND d.event_id = $2 AND ($3::text IS NULL OR d.tenant = $3)
 """
 _PAYLOADS = """
-SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
-LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
-WHERE d.delivery_id = ANY ($1)
+SELECT p.delivery_id, p.data FROM (
+    SELECT
+        w.delivery_id, w.place, coalesce(d.data, v.data) AS data,
+        sum(octet_length(coalesce(d.data, v.data))) OVER (ORDER BY w.place) AS size
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS w (delivery_id, place)
+    INNER JOIN projections.webhook_deliveries AS d ON w.delivery_id = d.delivery_id
+    LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
+) AS p
+WHERE p.size IS NULL OR p.size <= $2 OR p.place = 1
 """
 _DECIDE = "SELECT projections._decide_delivery_v1($1, $2, $3, $4, $5)"
 _STEP = 1000  # deliveries that one transaction decides about
@@ -168,10 +175,11 @@ class Deliveries(Erasing):
         The payloads of a page of deliveries, by their ``delivery_id``.
 
         Returns:
-            JSON text as it was written, or None where it is no longer kept; nothing of a delivery that is gone.
+            JSON text as it was written, or None where it is no longer kept; nothing of a delivery that is gone, and of
+            those from which on all have more than 8 MiB together.
         """
         async with self._database.session() as session:
-            rows = await session.fetch(_PAYLOADS, [one.delivery_id for one in deliveries])
+            rows = await session.fetch(_PAYLOADS, [one.delivery_id for one in deliveries], PAGE_BYTES)
         return {row["delivery_id"]: row["data"] for row in rows}
 
     async def retry(

@@ -128,6 +128,9 @@ async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterP
     """List what could not be delivered, with its data, the newest first."""
     found, following = await _listed(call, ("dead",))
     texts = await call.services.deliveries.payloads(found)
+    while texts and found[-1].delivery_id not in texts:  # their payloads are too long for this page
+        found = found[:-1]
+        following = found[-1].cursor
     data = tuple(_with_data(each, texts.get(each.delivery_id)) for each in found)
     return DeadLetterPage(data=data, next=following)
 

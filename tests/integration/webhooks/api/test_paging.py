@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from journal import Database
+from projections.webhooks import deliveries
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
+from tests.fixtures.projections import execute
 from tests.fixtures.webhooks_api import Api, Rows, entry, filled
 from tests.fixtures.writable_log import WritableLog
 
@@ -162,3 +164,22 @@ async def test_the_attempts_of_one_endpoint_are_paged_too(acme: Api, acmes: Rows
 async def test_events_have_their_data_where_it_is_asked_for(acme: Api, acmes: Rows) -> None:
     assert '"data":{' not in (await acme("GET", "/v1/events", status=200)).text
     assert '"data":{"b":1.0,"a":1e2}' in (await acme("GET", "/v1/events?include=data", status=200)).text
+
+
+async def test_a_page_of_dead_letters_has_as_many_as_their_bytes_allow(
+    database: Database, acme: Api, acmes: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of 100 bytes each, and a shorter one, where a page may have 250."""
+    monkeypatch.setattr(deliveries, "PAGE_BYTES", 250)
+    await execute(
+        database,
+        "INSERT INTO projections.webhook_deliveries "
+        "(endpoint_id, event_id, event_time, tenant, topic, state, attempts, next_at, last_code, finished_at, data) "
+        "SELECT endpoint_id, gen_random_uuid(), event_time, tenant, topic, state, attempts, next_at, last_code, "
+        "finished_at, to_json(repeat('x', 98))::text FROM projections.webhook_deliveries, generate_series(1, 4) "
+        "WHERE state = 'dead'",
+    )
+
+    pages = await walk(acme, "/v1/dead-letters", "data")
+
+    assert pages == [["x" * 98] * 2, ["x" * 98, "x" * 98, {"b": 1.0, "a": 100.0}]]
