@@ -153,6 +153,7 @@
 \ir views/interests.sql
 \ir functions/subscriptions/_check_condition_is_harmless_v1.sql
 \ir functions/subscriptions/_check_condition_v1.sql
+\ir functions/subscriptions/_looks_up_params_v1.sql
 \ir functions/subscriptions/_make_condition_v1.sql
 \ir functions/subscriptions/_compile_condition_v1.sql
 \ir functions/subscriptions/_condition_id_v1.sql

@@ -34,3 +34,7 @@ DROP FUNCTION IF EXISTS projections._unfit_for_rename_v1(regclass);
 -- A page of the delivery log is cut by its bytes.
 DROP FUNCTION IF EXISTS projections._list_logged_events_v1;
 DROP FUNCTION IF EXISTS projections._list_logged_attempts_v1;
+-- Subscriptions are found by params and topic at a time.
+DROP INDEX projections.subscriptions_params_idx;
+DROP FUNCTION IF EXISTS projections._make_condition_v1(integer, text, boolean);
+DROP FUNCTION IF EXISTS projections._check_condition_v1(integer, text);

@@ -27,6 +27,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION
         projections._check_condition_v1,
         projections._check_condition_is_harmless_v1,
+        projections._looks_up_params_v1,
         projections._make_condition_v1
     TO projections_matcher;
 EXCEPTION

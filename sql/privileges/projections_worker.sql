@@ -65,6 +65,7 @@ BEGIN
         -- What makes functions of texts.
         projections._check_condition_is_harmless_v1,
         projections._check_condition_v1,
+        projections._looks_up_params_v1,
         projections._make_condition_v1,
         -- What changes time partitions is for the owner, and, within the settings, for maintain_v1.
         projections._create_partition_v1,

@@ -26,9 +26,10 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
 );
 DO $$
 BEGIN
-    IF to_regclass('projections.subscriptions_params_idx') IS NULL THEN
+    IF to_regclass('projections.subscriptions_interests_idx') IS NULL THEN
         -- Matching reads them far more often than somebody subscribes: without a list of pending entries.
-        CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params jsonb_path_ops) WITH (fastupdate = FALSE);
+        CREATE INDEX subscriptions_interests_idx ON projections.subscriptions
+        USING gin (params jsonb_path_ops, topics) WITH (fastupdate = FALSE);
     END IF;
     IF to_regclass('projections.subscriptions_since_idx') IS NULL THEN
         CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);

@@ -45,3 +45,21 @@ in_sql(
     "'.*', 'g'",
     Pytest("tests/property/test_topics.py::test_sql_matches_what_python_matches"),
 )
+in_sql(
+    "params-match-whatever-the-topic",
+    "a subscription that is found by its params gets events of topics that it has not named",
+    "functions/subscriptions/_make_condition_v1.sql",
+    "'s.topics @> ARRAY[projections_event.projections_topic] AND '",
+    "'s.topics IS NOT NULL AND '",
+    Pytest("tests/property/test_matching_model.py"),
+)
+in_sql(
+    "params-are-looked-up-where-they-need-not-be-contained",
+    "a condition that holds without what it says of params is asked by their index, and reads all subscriptions",
+    "functions/subscriptions/_looks_up_params_v1.sql",
+    "' :boolop and '",
+    "' :boolop '",
+    Pytest(
+        f"{_FOLDER}/test_matching_types.py::test_the_index_of_params_is_read_where_it_answers_a_condition"
+    ),
+)

@@ -1,8 +1,8 @@
--- Raises PJ080 for what is not a condition; returns whether it looks at nothing of an event but its type, and whether it looks at
--- the subscription. It is parsed as the definition of a view, which is never planned or run. _compile_condition_v1 calls it, and
--- undoes all that it did.
+-- Raises PJ080 for what is not a condition; returns whether it looks at nothing of an event but its type, whether it looks at the
+-- subscription, and whether the index of interests answers it. It is parsed as the definition of a view, which is never planned or
+-- run. _compile_condition_v1 calls it, and undoes all that it did.
 CREATE OR REPLACE FUNCTION projections._check_condition_v1(
-    p_condition_id integer, p_sql text, OUT of_types boolean, OUT of_subscriptions boolean
+    p_condition_id integer, p_sql text, OUT of_types boolean, OUT of_subscriptions boolean, OUT by_params boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -55,8 +55,9 @@ BEGIN
                 SELECT FROM pg_catalog.pg_depend AS d
                 WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
                 AND d.refobjid = 'projections.subscriptions_at_hand'::regclass AND d.refobjsubid <> 0
-            )
-        INTO STRICT _type, of_types, of_subscriptions
+            ),
+            projections._looks_up_params_v1(r.ev_action::text)
+        INTO STRICT _type, of_types, of_subscriptions, by_params
         FROM pg_catalog.pg_rewrite AS r INNER JOIN pg_catalog.pg_attribute AS m ON r.ev_class = m.attrelid AND m.attname = 'matched'
         WHERE r.ev_class = _view::regclass;
 

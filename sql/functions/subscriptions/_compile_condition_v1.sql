@@ -31,7 +31,7 @@ BEGIN
                 RAISE;
             END IF;
     END;
-    PERFORM projections._make_condition_v1(p_condition_id, p_sql, _looks.of_types OR _looks.of_subscriptions);
+    PERFORM projections._make_condition_v1(p_condition_id, p_sql, _looks.of_types OR _looks.of_subscriptions, _looks.by_params);
     RETURN _looks.of_types;
 END;
 $$;

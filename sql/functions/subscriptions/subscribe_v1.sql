@@ -23,6 +23,7 @@ CREATE OR REPLACE FUNCTION projections.subscribe_v1(
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $$
 DECLARE
     _group integer;

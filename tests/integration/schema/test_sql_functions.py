@@ -213,6 +213,7 @@ CALLS = {
     "_check_condition_v1": "SELECT projections._check_condition_v1(10, 'e.topic IS NULL')",
     "_check_condition_is_harmless_v1": "SELECT projections._check_condition_is_harmless_v1(c.oid) "
     "FROM pg_class AS c WHERE FALSE",
+    "_looks_up_params_v1": "SELECT projections._looks_up_params_v1('{BOOLEXPR}')",
     "_make_condition_v1": "SELECT projections._make_condition_v1(8, 'TRUE')",
     "_quarantine_condition_v1": "SELECT projections._quarantine_condition_v1(2, 'why')",
     "_check_conditions_v1": "SELECT projections._check_conditions_v1()",

@@ -22,6 +22,7 @@ from tests.fixtures.matching import (
     tend,
 )
 from tests.fixtures.projections import until
+from tests.fixtures.subscriptions import landed
 
 KINDS = ("boat", "bus", "car")
 CAUGHT_UP = "SELECT count(*) = 0 FROM projections.subscriptions WHERE starts_at IS NOT NULL"
@@ -214,8 +215,78 @@ async def test_a_condition_that_compares_params_with_topics_reads_their_index(da
         topics = [f"topic-{n}" for n in range(50)]
         interests = await session.fetch("SELECT * FROM projections._interests_v1('plane', $1)", topics)
         looked_up = await session.fetchval(
-            "SELECT pg_stat_get_xact_numscans('projections.subscriptions_params_idx'::regclass)"
+            "SELECT pg_stat_get_xact_numscans('projections.subscriptions_interests_idx'::regclass)"
         )
 
     assert len(interests) == 50
     assert looked_up == 50
+
+
+_BY_KEY = "s.params @> jsonb_build_object('key', e.payload ->> 'key')"
+_MANY_OF_TOPICS = """
+SELECT count(projections.subscribe_v1(
+    'g', $1, jsonb_build_object('key', n::text), p_topics => ARRAY['Landed', 'of ' || n % 10]
+)) FROM generate_series(1, 300) AS n
+"""
+_MATCH_ALL = """
+SELECT projections._match_log_v1(
+    array_agg(e.entity_type), array_agg(e.source_id), array_agg(e.seq_nr), array_agg(e.db_timestamp),
+    array_agg(e.slice), array_agg(e.event_type)
+) FROM projections.events AS e
+"""
+_LOOKED_UP = "SELECT pg_stat_get_xact_numscans('projections.subscriptions_interests_idx'::regclass)"
+
+
+@pytest.mark.parametrize("statistics", ["none", "of an empty table", "true"])
+async def test_a_condition_on_params_reads_their_index_whatever_topics_its_subscriptions_have(
+    database: Database, statistics: str
+) -> None:
+    if statistics == "of an empty table":
+        await execute(database, "ANALYZE projections.subscriptions")
+    await execute(database, _MANY_OF_TOPICS, _BY_KEY)
+    if statistics == "true":
+        await execute(database, "ANALYZE projections.subscriptions")
+    await landed(database, *[f"plane-{n}" for n in range(40)], key="7")
+
+    async with database.transaction() as session:
+        before = await session.fetchval(_LOOKED_UP)
+        await session.execute(_MATCH_ALL)
+        looked_up = await session.fetchval(_LOOKED_UP) - before
+
+    assert await fetchval(database, "SELECT count(*) FROM projections.matches") == 40
+    assert looked_up == 80  # by topic, and for patterns of topics
+
+
+@pytest.mark.daily(17)
+@pytest.mark.parametrize(
+    ("condition", "by_params"),
+    [
+        (_BY_KEY, True),
+        (f"({_BY_KEY})", True),
+        (f"e.seq_nr > 0 AND (e.topic <> 'x' AND {_BY_KEY})", True),
+        ("s.params @> '{\"a\": 1}'", True),
+        ("s.params @> e.payload::jsonb AND e.seq_nr > 0", True),
+        (f"NOT ({_BY_KEY})", False),
+        (f"({_BY_KEY}) IS TRUE", False),
+        (f"e.seq_nr > 0 OR {_BY_KEY}", False),
+        (f"e.seq_nr > 0 AND (e.topic = 'x' OR {_BY_KEY})", False),
+        (f"CASE WHEN e.seq_nr > 0 THEN {_BY_KEY} END", False),
+        ("s.params @> s.params", False),
+        ("s.params @> jsonb_build_object('key', s.params -> 'other')", False),
+        ("e.payload::jsonb @> s.params", False),
+        ("(s.params -> 'a') @> '{}'", False),
+        ("s.params -> 'a' = '{}'", False),
+        ("s.topics @> ARRAY[e.topic]", False),
+        ("'{}'::jsonb @> '{}'::jsonb AND s.params <> '{}'", False),
+    ],
+)
+async def test_the_index_of_params_is_read_where_it_answers_a_condition(
+    database: Database, condition: str, by_params: bool
+) -> None:
+    await execute(database, "SELECT projections.subscribe_v1('g', $1)", condition)
+
+    assert by_params is await fetchval(
+        database,
+        "SELECT strpos(prosrc, 'num_nonnulls(s.topics') > 0 FROM pg_proc "
+        "WHERE pronamespace = 'projections_conditions'::regnamespace",
+    )
