@@ -51,7 +51,9 @@ in_sql(
     "functions/subscriptions/_make_condition_v1.sql",
     "'s.topics @> ARRAY[projections_event.projections_topic] AND '",
     "'s.topics IS NOT NULL AND '",
-    Pytest("tests/property/test_matching_model.py"),
+    Pytest(
+        f"{_FOLDER}/test_matching_types.py::test_a_condition_on_params_reads_their_index_whatever_topics_its_subscriptions_have"
+    ),
 )
 in_sql(
     "params-are-looked-up-where-they-need-not-be-contained",

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from journal import Database
+from journal import Database, Event, append
 from projections.subscriptions import matching as module
 from tests.fixtures.matching import (
     execute,
@@ -228,6 +228,16 @@ SELECT count(projections.subscribe_v1(
     'g', $1, jsonb_build_object('key', n::text), p_topics => ARRAY['Landed', 'of ' || n % 10]
 )) FROM generate_series(1, 300) AS n
 """
+_OTHERS = """
+SELECT projections.subscribe_v1('g', $1, '{"key": "7"}', p_topics => '{L*}'),
+    projections.subscribe_v1('g', $1, '{"key": "8"}', p_topics => '{Departed}')
+"""
+_NUMBERS = """
+SELECT string_agg(format('%s: %s', n.id, n.events), ', ' ORDER BY n.id) FROM (
+    SELECT s.id, count(*) AS events
+    FROM projections.matches AS m CROSS JOIN unnest(m.subscription_ids) AS s (id) GROUP BY 1
+) AS n
+"""
 _MATCH_ALL = """
 SELECT projections._match_log_v1(
     array_agg(e.entity_type), array_agg(e.source_id), array_agg(e.seq_nr), array_agg(e.db_timestamp),
@@ -246,15 +256,18 @@ async def test_a_condition_on_params_reads_their_index_whatever_topics_its_subsc
     await execute(database, _MANY_OF_TOPICS, _BY_KEY)
     if statistics == "true":
         await execute(database, "ANALYZE projections.subscriptions")
+    await execute(database, _OTHERS, _BY_KEY)
     await landed(database, *[f"plane-{n}" for n in range(40)], key="7")
+    async with database.transaction() as session:
+        await append(session, [Event("plane-0", {"key": "7"}, "plane", event_type="Departed")])
 
     async with database.transaction() as session:
         before = await session.fetchval(_LOOKED_UP)
         await session.execute(_MATCH_ALL)
         looked_up = await session.fetchval(_LOOKED_UP) - before
 
-    assert await fetchval(database, "SELECT count(*) FROM projections.matches") == 40
-    assert looked_up == 80  # by topic, and for patterns of topics
+    assert await fetchval(database, _NUMBERS) == "7: 40, 301: 40"
+    assert looked_up == 82  # by topic, and for patterns of topics
 
 
 @pytest.mark.daily(17)
