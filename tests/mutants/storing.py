@@ -136,7 +136,10 @@ in_sql(
     "functions/offsets/_begin_inline_v1.sql",
     "THEN a.handled = a.first - 1",
     "THEN TRUE",
-    Pytest("tests/property/test_inline_model.py"),
+    Pytest(
+        "tests/integration/running/test_inline.py"
+        "::TestWhoHandles::test_a_source_that_has_an_event_between_what_is_handled_and_what_is_appended"
+    ),
 )
 in_sql(
     "retention-passes-the-slowest",

@@ -149,6 +149,17 @@ class TestWhoHandles:
 
         assert await counted(journal) == (0, 0)
 
+    async def test_a_source_that_has_an_event_between_what_is_handled_and_what_is_appended(
+        self, journal: Database
+    ) -> None:
+        await inline(journal, event("a"))
+        await happen(journal, "a")
+        await inline(journal, event("a"), event("b"))
+
+        assert await counted(journal) == (2, 0)
+        await run_until_caught_up(journal, DELAYS)
+        assert await counted(journal) == (4, 2)
+
     @pytest.mark.slow
     async def test_a_source_whose_events_before_are_not_handled(self, journal: Database) -> None:
         await happen(journal, "a")

@@ -26,7 +26,7 @@ async def run(session: OwnedSession, ddl: str) -> None:
         await session.execute(statement)
 
 
-@pytest.mark.daily(24)
+@pytest.mark.daily(30)
 @pytest.mark.parametrize(
     ("ddl", "declared", "message"),
     [

@@ -264,6 +264,7 @@ async def test_a_table_that_was_altered_is_read_anew_after_the_error(db: Databas
 # Values that do not fit
 
 
+@pytest.mark.daily(99)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
