@@ -179,7 +179,8 @@ def _overlooks_imports() -> AbstractContextManager[Any]:
     "a step of the clock is known only by what two polls show, not when it was",
     "journal/backtracking.py: WriterLockBacktracking._look_for_a_clock_that_went_back",
     Pytest(
-        "tests/property/test_backtracking_model.py::test_long_histories_keep_the_invariants[some-every type-large steps]"
+        "tests/property/test_backtracking_model.py"
+        "::test_long_histories_keep_the_invariants[some-every type-large steps]"
     ),
 )
 def _ignores_the_time_gone_by() -> AbstractContextManager[Any]:

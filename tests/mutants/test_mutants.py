@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -158,6 +160,30 @@ def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "no bug nothing; there are appends-are-stamped-by-the-transaction, " in capsys.readouterr().err
     assert command.main(["--layer", "luck"]) == 2
     assert "no layer luck; there are integration tests, " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_tests_that_must_find_a_bug_are_daily() -> None:
+    nodes = {
+        node
+        for one in MUTANTS.values()
+        for layer in one.found_by
+        if isinstance(layer, Pytest)
+        for node in layer.nodes
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *sorted(nodes),
+    ]
+    daily = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+
+    assert {node for node in nodes if not any(test.startswith(node) for test in daily)} == set()
 
 
 @pytest.mark.slow
