@@ -25,7 +25,7 @@ async def blame(session: Any, error: BaseException) -> Fault:
         error: The error.
     """
     fault = fault_of(error)
-    if fault is Fault.EVENT or _lacks_memory(error) or _is_hidden(session, fault, error):
+    if fault is Fault.EVENT or lacks_memory(error) or _is_hidden(session, fault, error):
         return fault
     if not await _is_of(session, error):
         return Fault.EVENT
@@ -82,6 +82,6 @@ async def _is_of(session: Any, error: BaseException) -> bool:
     return not session.in_transaction or not await session.is_sound()
 
 
-def _lacks_memory(error: BaseException) -> bool:
+def lacks_memory(error: BaseException) -> bool:
     """Whether this process lacks memory, whoever has noticed."""
     return sqlstate_of(error) is None and any(isinstance(c, MemoryError | OutOfMemory) for c in chain(error))

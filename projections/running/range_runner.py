@@ -304,7 +304,7 @@ class RangeRunner:
         elif page.more and last is not None and self._backtracking.goes_on(last):
             self._ahead.start(last, until)
         settled = await self._acceptance.is_settled(session, page, old)
-        await self._handle(session, page, settled=settled)
+        await self._handle(session, page, more=page.more, settled=settled)
         if not page.more:
             self._acceptance.caught_up()
         return last, page.more
@@ -383,13 +383,13 @@ class RangeRunner:
         while late:
             async with self._reading(session) as journal:
                 page, late = await self._reader.load(journal, late)
-            await self._handle(session, page)
+            await self._handle(session, page, more=bool(late))
 
     async def _handle(
-        self, session: OwnedSession, page: Sequence[EventEnvelope], *, settled: bool = False
+        self, session: OwnedSession, page: Sequence[EventEnvelope], *, more: bool, settled: bool = False
     ) -> None:
         if page and (accepted := await self._acceptance.accept(session, page, settled=settled)):
-            await self._pipeline.handle(session, accepted, settled=settled)
+            await self._pipeline.handle(session, accepted, more=more, settled=settled)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""

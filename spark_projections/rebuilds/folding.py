@@ -270,7 +270,8 @@ class _Part:
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
-            if not self._may_skip(failure, page):
+            less_may_pass = failure.fault is Fault.BATCH and len(page) > 1
+            if not less_may_pass and not self._may_skip(failure, page):
                 raise
             if len(page) == 1:
                 log.warning(
@@ -287,6 +288,8 @@ class _Part:
         """Whether events may be left out that fail; not so many alike, where it may be the fault of all."""
         if not self._skip or failure.fault is Fault.EVENT or len(page) > 1:
             return self._skip
+        if failure.fault is Fault.BATCH:  # the next attempt may pass
+            return False
         kind = name_of(failure.__cause__ or failure)
         return not self._alike.failed(page[0].event_type, kind, page[0].source_id)
 
