@@ -39,6 +39,18 @@ async def blame(session: Any, error: BaseException) -> Fault:
     return Fault.EVENT if code is None else Fault.PROJECTION
 
 
+def blame_beside(session: Any, error: BaseException) -> Fault:
+    """
+    Whose fault an error is of a handler that has no session of ours, but may use others of a session's pool.
+
+    Args:
+        session: Of the pool.
+        error: The error.
+    """
+    fault = fault_of(error)
+    return fault if lacks_memory(error) or _names(session, error) else Fault.EVENT
+
+
 def _is_hidden(session: Any, fault: Fault, error: BaseException) -> bool:
     """Whether a conflict may be of the session, and hidden by a savepoint of the driver: it may pass at once."""
     return fault is Fault.BATCH and bool(session.lends) and is_conflict(error)
@@ -74,12 +86,18 @@ def comes_from_outside(error: BaseException) -> bool:
 
 async def _is_of(session: Any, error: BaseException) -> bool:
     """Whether an error is of a session, or of another of its pool; of a driver's own, by what it has left."""
-    causes = list(chain(error))
-    if any(isinstance(cause, ProjectionsError) and cause.origin is session.origin for cause in causes):
+    if _names(session, error):
         return True
-    if not session.lends or any(isinstance(cause, ProjectionsError) for cause in causes):
+    if not session.lends or any(isinstance(cause, ProjectionsError) for cause in chain(error)):
         return False
     return not session.in_transaction or not await session.is_sound()
+
+
+def _names(session: Any, error: BaseException) -> bool:
+    """Whether an error says that it is of a session, or of another of its pool."""
+    return any(
+        isinstance(cause, ProjectionsError) and cause.origin is session.origin for cause in chain(error)
+    )
 
 
 def lacks_memory(error: BaseException) -> bool:

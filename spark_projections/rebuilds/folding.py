@@ -32,7 +32,7 @@ from journal import (
 from journal.database import Fault, chain, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
-from projections.errors import HandlerFailed, describe, name_of
+from projections.errors import HandlerFailed, describe, name_of, storable, text_of
 from projections.failing import ALIKE, GiveUp, Streak
 from projections.running import Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
@@ -155,8 +155,9 @@ async def _fold(job: Job, slices: SliceRange) -> None:
             if _may_pass(error):
                 raise
             await session.rollback()
-            text = str(error) if isinstance(error, ProjectionsError) else f"{type(error).__name__}: {error}"
-            await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text[:2000])
+            text = "" if isinstance(error, ProjectionsError) else f"{name_of(error)}: "
+            text = storable(text + text_of(error), 2000)
+            await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text)
             raise
 
 
