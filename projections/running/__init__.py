@@ -1,5 +1,6 @@
 """Running projections: workers, the ranges that they hold, and what is done with each batch."""
 
+from projections.running.blame import blame_beside as blame_beside
 from projections.running.blame import comes_from_outside as comes_from_outside
 from projections.running.dispatch import Dispatcher as Dispatcher
 from projections.running.event_loop import loop_runner as loop_runner
@@ -26,3 +27,4 @@ from projections.running.table_values import ValueKind as ValueKind
 from projections.running.table_writer import BatchWriter as BatchWriter
 from projections.running.table_writer import TableWriter as TableWriter
 from projections.running.table_writer import encode_column as encode_column
+from projections.running.tracebacks import shown_trace as shown_trace

@@ -10,8 +10,9 @@ from journal.database import Fault, fault_of
 from journal.tasks import end
 from projections.defining import AtLeastOnce, Kind
 from projections.errors import HandlerFailed
+from projections.running.blame import lacks_memory
 from projections.running.pipeline import Parts
-from projections.running.reporting import too_large
+from projections.running.reporting import failed_alone
 from projections.running.suspects import Suspects
 
 
@@ -37,13 +38,14 @@ class AtLeastOncePipeline:
         self._delivery = delivery
         self._done: list[EventEnvelope] = []
         self._read: Sequence[EventEnvelope] = ()
-        self._suspects = Suspects(parts.projection, parts.retrying.limit)
+        self._suspects = self._no_suspects(more=False)
 
     async def handle(
         self,
         session: OwnedSession,
         envelopes: Sequence[EventEnvelope],
         *,
+        more: bool,
         settled: bool = False,  # noqa: ARG002
     ) -> None:
         """Handle accepted events, and store all offsets; see :meth:`projections.running.pipeline.Pipeline.handle`."""
@@ -52,8 +54,12 @@ class AtLeastOncePipeline:
         for start in range(0, len(envelopes), size):
             await self._parts.transactions.wait(0)
             if chunk := self._parts.parking.left(envelopes[start : start + size]):
+                self._suspects = self._no_suspects(more=more or start + size < len(envelopes))
                 with self._parts.reporting.batch(chunk):
                     await self._handle_chunk(session, chunk)
+
+    def _no_suspects(self, *, more: bool) -> Suspects:
+        return Suspects(self._parts.projection, self._parts.retrying.limit, more=more)
 
     async def _handle_chunk(self, session: OwnedSession, chunk: Sequence[EventEnvelope]) -> None:
         work = asyncio.create_task(self._decided(chunk))
@@ -75,7 +81,6 @@ class AtLeastOncePipeline:
 
     async def _decided(self, chunk: Sequence[EventEnvelope]) -> None:
         """Handle events, and again those of which it was not clear whether they are at fault."""
-        self._suspects = Suspects(self._parts.projection, self._parts.retrying.limit)
         await self._work(chunk)
         if self._suspects.any and not await self._parts.transactions.pause(0):
             await self._work([envelope for chain in self._suspects.decide() for envelope in chain])
@@ -116,10 +121,6 @@ class AtLeastOncePipeline:
             failure = await retrying.attempts(first, lambda: self._call(session, events))
         except _Unclear:
             return len(events) > 1 and await self._halves(session, events)
-        except Exception as error:
-            if len(events) == 1 or fault_of(error) is not Fault.BATCH:
-                raise
-            return await self._halves(session, events)
         if failure is None:
             retrying.handled(events)
             self._suspects.passed(events)
@@ -127,6 +128,7 @@ class AtLeastOncePipeline:
             return True
         if len(events) > 1:
             return await self._halves(session, events)
+        self._suspects.check(failure)
         return await retrying.give_up(
             session, first, failure, lambda: self._skip(first), alone=self._suspects.is_alone(first)
         )
@@ -134,16 +136,24 @@ class AtLeastOncePipeline:
     async def _call(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> None:
         try:
             await self._parts.dispatcher.handle(session, events)
-        except MemoryError as error:
-            if len(events) > 1 or not self._parts.pages.reads_little(len(self._read)):
-                raise
-            raise too_large(events[0], error) from error
         except HandlerFailed as failure:
-            if failure.fault is Fault.PROJECTION and (
-                len(events) > 1 or self._suspects.hold(events[0], failure)
-            ):
-                raise _Unclear from failure
+            self._hold(events, failure)
             raise
+        except Exception as error:
+            if fault_of(error) is not Fault.BATCH:
+                raise
+            if lacks_memory(error) and len(events) == 1:
+                if not self._parts.pages.reads_little(len(self._read)):
+                    raise
+                raise failed_alone(events[0], error) from error
+            alone = failed_alone(events[0], error, Fault.BATCH)
+            self._hold(events, alone)
+            raise alone from error
+
+    def _hold(self, events: Sequence[EventEnvelope], failure: HandlerFailed) -> None:
+        """Hold back what may be no event's fault, or try less of it, by raising _Unclear."""
+        if failure.fault is not Fault.EVENT and (len(events) > 1 or self._suspects.hold(events[0], failure)):
+            raise _Unclear from failure
 
     async def _halves(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
         """Try the halves of a list apart, until the event that fails stands alone."""

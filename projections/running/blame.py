@@ -25,7 +25,7 @@ async def blame(session: Any, error: BaseException) -> Fault:
         error: The error.
     """
     fault = fault_of(error)
-    if fault is Fault.EVENT or _lacks_memory(error) or _is_hidden(session, fault, error):
+    if fault is Fault.EVENT or lacks_memory(error) or _is_hidden(session, fault, error):
         return fault
     if not await _is_of(session, error):
         return Fault.EVENT
@@ -37,6 +37,18 @@ async def blame(session: Any, error: BaseException) -> Fault:
     # The connection lives, so this is not about it: a foreign table, another server that a function asks, a code that
     # somebody chose, a call of the driver that it refuses.
     return Fault.EVENT if code is None else Fault.PROJECTION
+
+
+def blame_beside(session: Any, error: BaseException) -> Fault:
+    """
+    Whose fault an error is of a handler that has no session of ours, but may use others of a session's pool.
+
+    Args:
+        session: Of the pool.
+        error: The error.
+    """
+    fault = fault_of(error)
+    return fault if lacks_memory(error) or _names(session, error) else Fault.EVENT
 
 
 def _is_hidden(session: Any, fault: Fault, error: BaseException) -> bool:
@@ -74,14 +86,20 @@ def comes_from_outside(error: BaseException) -> bool:
 
 async def _is_of(session: Any, error: BaseException) -> bool:
     """Whether an error is of a session, or of another of its pool; of a driver's own, by what it has left."""
-    causes = list(chain(error))
-    if any(isinstance(cause, ProjectionsError) and cause.origin is session.origin for cause in causes):
+    if _names(session, error):
         return True
-    if not session.lends or any(isinstance(cause, ProjectionsError) for cause in causes):
+    if not session.lends or any(isinstance(cause, ProjectionsError) for cause in chain(error)):
         return False
     return not session.in_transaction or not await session.is_sound()
 
 
-def _lacks_memory(error: BaseException) -> bool:
+def _names(session: Any, error: BaseException) -> bool:
+    """Whether an error says that it is of a session, or of another of its pool."""
+    return any(
+        isinstance(cause, ProjectionsError) and cause.origin is session.origin for cause in chain(error)
+    )
+
+
+def lacks_memory(error: BaseException) -> bool:
     """Whether this process lacks memory, whoever has noticed."""
     return sqlstate_of(error) is None and any(isinstance(c, MemoryError | OutOfMemory) for c in chain(error))

@@ -262,15 +262,16 @@ class Dispatcher:
         Write, but not longer than a handler may take.
 
         Raises:
-            ProjectionFailed: It took longer.
+            HandlerFailed: It took longer; less may pass.
         """
         try:
             async with asyncio.timeout(self._timeout):
                 return await writing
         except TimeoutError as error:
-            raise ProjectionFailed(
+            raise HandlerFailed(
                 f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "
-                "(handler_timeout): something else has its tables or rows locked"
+                "(handler_timeout): something else has its tables or rows locked, or an event takes so long",
+                fault=Fault.BATCH,
             ) from error
 
 

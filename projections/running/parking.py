@@ -11,9 +11,10 @@ from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
 from projections.failing import Backoff
+from projections.running.blame import lacks_memory
 from projections.running.dispatch import Dispatcher
 from projections.running.read_journal import Reading
-from projections.running.reporting import Reporting, too_large
+from projections.running.reporting import Reporting, failed_alone
 from projections.running.transactions import Transactions
 
 _AGAIN = Backoff(timedelta(milliseconds=200), timedelta(minutes=5))
@@ -63,7 +64,7 @@ class Parking:
         """Set a source aside at an event that has failed this number of times."""
         await self._transactions.park(session, envelope, failure, attempts)
         self._again.pop(envelope.source_id, None)
-        if failure.fault is Fault.PROJECTION:
+        if failure.fault is not Fault.EVENT:
             self._try_later(envelope.source_id)
         self._reporting.parked(envelope, failure)
 
@@ -112,8 +113,10 @@ class Parking:
                 await self._go_on(session, page, drop=drop)
             except HandlerFailed as failure:
                 if len(page) == 1:
-                    by_itself = parked.decision == "waiting" and page[0].seq_nr == parked.seq_nr
-                    if by_itself and failure.fault is Fault.PROJECTION:
+                    waits = failure.fault is Fault.BATCH or (
+                        failure.fault is Fault.PROJECTION and parked.decision == "waiting"
+                    )
+                    if waits and page[0].seq_nr == parked.seq_nr:
                         tries = self._try_later(parked.source_id)
                         self._reporting.attempt_failed(page[0], failure, tries)
                         return
@@ -122,7 +125,7 @@ class Parking:
                     return
                 size = failure.index or len(page) // 2
             except Exception as error:
-                if len(page) == 1 or fault_of(error) is not Fault.BATCH:
+                if fault_of(error) is not Fault.BATCH:
                     raise
                 size = len(page) // 2
             else:
@@ -162,8 +165,11 @@ class Parking:
         try:
             with self._reporting.batch(page):
                 await self._transactions.commit(session, page, work)
-        except MemoryError as error:
-            if len(page) > 1:
+        except HandlerFailed:
+            raise
+        except Exception as error:
+            if len(page) > 1 or fault_of(error) is not Fault.BATCH:
                 raise
-            raise too_large(first, error) from error
+            fault = Fault.EVENT if lacks_memory(error) else Fault.BATCH
+            raise failed_alone(first, error, fault) from error
         self._reporting.handled(page)

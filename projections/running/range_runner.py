@@ -36,10 +36,11 @@ from journal import (
 from journal.tasks import happens
 from offsets import Claim, OffsetState, OffsetStore, Progress, fit_journal
 from projections.defining import AtLeastOnce, Kind, Projection
-from projections.errors import ProjectionFailed
+from projections.errors import ProjectionFailed, representation
 from projections.failing import Streak
 from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
+from projections.running.blame import comes_from_outside
 from projections.running.dispatch import Dispatcher
 from projections.running.journal_place import check_place, tell_ahead
 from projections.running.parking import Parking
@@ -179,9 +180,12 @@ class RangeRunner:
         try:
             async with asyncio.timeout(limit) as watchdog:
                 await hook()
-        except (TimeoutError, SystemExit) as error:
+        except BaseException as error:
             ended = isinstance(error, TimeoutError) and watchdog.expired()
-            why = f"was cancelled after {limit:g} s (handler_timeout)" if ended else f"raised {error!r}"
+            if comes_from_outside(error) or (isinstance(error, Exception) and not ended):
+                raise
+            late = f"was cancelled after {limit:g} s (handler_timeout)"
+            why = late if ended else f"raised {representation(error)}"
             raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
 
     async def _begin(self, target: object) -> None:
@@ -304,7 +308,7 @@ class RangeRunner:
         elif page.more and last is not None and self._backtracking.goes_on(last):
             self._ahead.start(last, until)
         settled = await self._acceptance.is_settled(session, page, old)
-        await self._handle(session, page, settled=settled)
+        await self._handle(session, page, more=page.more, settled=settled)
         if not page.more:
             self._acceptance.caught_up()
         return last, page.more
@@ -383,13 +387,13 @@ class RangeRunner:
         while late:
             async with self._reading(session) as journal:
                 page, late = await self._reader.load(journal, late)
-            await self._handle(session, page)
+            await self._handle(session, page, more=bool(late))
 
     async def _handle(
-        self, session: OwnedSession, page: Sequence[EventEnvelope], *, settled: bool = False
+        self, session: OwnedSession, page: Sequence[EventEnvelope], *, more: bool, settled: bool = False
     ) -> None:
         if page and (accepted := await self._acceptance.accept(session, page, settled=settled)):
-            await self._pipeline.handle(session, accepted, settled=settled)
+            await self._pipeline.handle(session, accepted, more=more, settled=settled)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""

@@ -25,6 +25,7 @@ from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
 from projections.running.read_journal import ReadJournal
 from projections.running.settings import pause_after
+from projections.running.tracebacks import shown_trace
 
 log = logging.getLogger("projections")
 
@@ -182,7 +183,7 @@ class RangeSupervisor:
         log.error(
             "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), text,
             # What the library did not foresee is shown whole.
-            exc_info=None if isinstance(error, ProjectionsError) else error,
+            exc_info=None if isinstance(error, ProjectionsError) else shown_trace(error),
             extra=self._extra("failed"),
         )  # fmt: skip
         with suppress(ProjectionsError):  # the database may be what has failed

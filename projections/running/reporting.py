@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from journal import EventEnvelope, SliceRange
+from journal.database import Fault
 from projections.errors import HandlerFailed, describe, said
 from projections.running.observer import StatusObserver
 from projections.running.tracebacks import shown_trace
@@ -84,8 +85,8 @@ def failure_of(envelope: EventEnvelope, failure: Exception) -> str:
     return text if where in text else f"{where}: {text}"
 
 
-def too_large(envelope: EventEnvelope, error: MemoryError) -> HandlerFailed:
-    """An event that alone needs more memory than there is is left to recovery."""
-    failure = HandlerFailed(f"{describe(envelope)}: {said(error)}")
+def failed_alone(envelope: EventEnvelope, error: Exception, fault: Fault = Fault.EVENT) -> HandlerFailed:
+    """An event alone fails, such as one that needs more memory than there is: its recovery decides."""
+    failure = HandlerFailed(f"{describe(envelope)}: {said(error)}", fault=fault)
     failure.__cause__ = error
     return failure

@@ -73,6 +73,10 @@ class Retrying:
                         failure = error
                     else:
                         return None
+                if (
+                    failure.fault is Fault.BATCH
+                ):  # may take as long again; parked, it is tried again by itself
+                    return failure
                 self._reporting.attempt_failed(envelope, failure, attempt)
                 if (delay := self._recovery.retries.delay(attempt)) is None:
                     return failure
@@ -100,16 +104,16 @@ class Retrying:
             failure: What the last attempt failed with.
             skip: Counts it as handled.
             alone: Whether no event of its type was handled in its page. What may be the fault of all is parked
-                then, and not skipped.
+                then, and not skipped; so is what may pass later by itself, such as a time-out.
 
         Raises:
             ProjectionFailed: Recovery says to stop, or more sources fail alike than may.
         """
         give_up = self._recovery.give_up
-        if failure.fault is Fault.PROJECTION:
+        if failure.fault is not Fault.EVENT:
             if not alone:
                 self.handled_types([envelope.event_type])
-            elif give_up is GiveUp.SKIP:
+            if give_up is GiveUp.SKIP and (alone or failure.fault is Fault.BATCH):
                 give_up = GiveUp.PARK
         self._check_streak(envelope, failure)
         match give_up:
@@ -143,7 +147,7 @@ class Retrying:
             return
         name, done = self._name, "skipped" if give_up is GiveUp.SKIP else "parked"
         again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
-        if failure.fault is Fault.PROJECTION:
+        if failure.fault is not Fault.EVENT:
             done, again = "parked", ", and tries those again"
         raise ProjectionFailed(
             f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "

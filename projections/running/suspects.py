@@ -1,4 +1,4 @@
-"""Events that failed for what may be the fault of all of them, such as a missing table: neighbours decide."""
+"""Events that failed for what may be the fault of all, such as a missing table or a time-out: neighbours decide."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ class Suspects:
     Args:
         projection: The projection that handles the events.
         limit: How many sources may fail before any has passed.
+        more: Whether events wait behind this page that are not tried with it.
     """
 
-    def __init__(self, projection: Projection, limit: int) -> None:
+    def __init__(self, projection: Projection, limit: int, *, more: bool) -> None:
         self._projection = projection
         self._limit = limit
+        self._more = more
+        self._failed: set[str] = set()
         self._waiting: dict[str, list[EventEnvelope]] = {}
         self._passed: list[Sequence[EventEnvelope]] = []
         self._decided = False
@@ -53,12 +56,25 @@ class Suspects:
         Raises:
             ProjectionsError: It is not at fault: so many have failed, and none has passed.
         """
-        if self._decided or failure.fault is not Fault.PROJECTION:
+        if self._decided or failure.fault is Fault.EVENT:
             return False
+        self._failed.add(envelope.source_id)
         self._waiting[envelope.source_id] = [envelope]
         if len(self._waiting) > self._limit and not self._passed_types():
             raise of_all(failure)
         return True
+
+    def check(self, failure: HandlerFailed) -> None:
+        """
+        Look whether a failure that passes with the load of the server may be an event's own.
+
+        Raises:
+            ProjectionsError: Nothing else has passed. A source that fills the page is no proof that all fail: where
+                others wait behind it, it is set aside, to ask them.
+        """
+        asks_others = self._more and len(self._failed) <= 1
+        if failure.fault is Fault.BATCH and not asks_others and not self._passed_types():
+            raise of_all(failure)
 
     def decide(self) -> list[list[EventEnvelope]]:
         """What was held back, in parts: each event that has failed, and what came after it of its source."""

@@ -111,7 +111,7 @@ class Transactions:
 
         async def work() -> None:
             trace = traceback_of(failure.__cause__ or failure)
-            again = failure.fault is Fault.PROJECTION
+            again = failure.fault is not Fault.EVENT
             await self.store.park_in_tx(session, envelope, said(failure), trace, attempts, again=again)
 
         await self.commit(session, [], work)

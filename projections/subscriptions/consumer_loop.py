@@ -282,7 +282,7 @@ class ConsumerLoop:
     async def _keep_failed(self, reader: RangeReader) -> None:
         while (part := reader.failed_part) is not None:
             handler = part.handler
-            attempts, delay = handler.after(0, part.error)
+            attempts, delay = handler.after(0, await self._ask.blame(part.error))
             await self._ask(
                 fail_batch, self._group, handler.name, encode_batch(part.events),
                 attempts=attempts, error=representation(part.error), delay=delay, held=reader.held, page=part.page,

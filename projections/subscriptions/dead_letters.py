@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from journal import EventEnvelope, NotFound, Session
+from journal import EventEnvelope, NotFound, OwnedSession, Session
 from journal.limits import check_limit
 from projections.errors import storable
 from projections.subscriptions.errors import own_errors
@@ -238,6 +238,24 @@ async def finish_retry(
     """
     told = None if error is None else storable(error, 2000)
     return bool(await session.fetchval(_FINISH, retry.retry_id, retry.taken_until, attempts, told, delay))
+
+
+async def halve_retry(
+    session: OwnedSession, group: str, retry: Retry, halves: Iterable[str], *, attempts: int, error: str
+) -> bool:
+    """
+    Keep halves of a batch that was taken instead of it, each to be handled again at once.
+
+    Returns whether it was still the caller's, else nothing is stored. NotFound: the group was removed.
+    """
+    async with session.transaction():
+        if not await finish_retry(session, retry):
+            return False
+        for half in halves:
+            await fail_batch(
+                session, group, retry.handler, half, attempts=attempts, error=error, delay=timedelta(0)
+            )
+    return True
 
 
 async def take_retries(

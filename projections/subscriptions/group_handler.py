@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal import EntityTypes
-from journal.database import Fault, fault_of
+from journal.database import Fault
 from projections.errors import HandlerFailed, InvalidHandler, representation
 from projections.failing import Pause, Retries
 from projections.running import comes_from_outside
@@ -122,27 +123,22 @@ class RegisteredHandler:
         """
         limit = asyncio.timeout(self.timeout.total_seconds())
         try:
-            async with limit:
-                await self.call(batch)
+            with _surviving():
+                async with limit:
+                    await self.call(batch)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise HandlerTimedOut(f"no end after {self.timeout.total_seconds():g} s") from error
-        except BaseException as error:
-            if isinstance(error, Exception) or comes_from_outside(error):
-                raise
-            cancelled = isinstance(error, asyncio.CancelledError)
-            what = "something that it waited for was cancelled" if cancelled else representation(error)
-            raise HandlerFailed(what) from error
 
-    def after(self, attempts: int, error: Exception) -> tuple[int, timedelta | None]:
+    def after(self, attempts: int, fault: Fault) -> tuple[int, timedelta | None]:
         """
         What a failed try counts as: tries that count now, and how long to wait for the next; None: no more are left.
 
-        What is not the fault of the batch uses up no try: a database that is away, a statement that was cancelled, a
-        table that is missing.
+        What may not be the fault of the batch uses up no try: the database of the group is away, has cancelled a
+        statement, or lacks a table.
         """
-        if fault_of(error) is not Fault.EVENT:
+        if fault is not Fault.EVENT:
             retries = self.retries or RETRIES_OF_OUTAGES
             return attempts, retries.delay(min(attempts + 1, retries.limit))
         return attempts + 1, None if self.retries is None else self.retries.delay(attempts + 1)
@@ -161,13 +157,27 @@ class RegisteredHandler:
         """
         if self.split_by is None:
             return [batch]
-        parts = [tuple(part) for part in self.split_by(batch)]
-        split = sorted(event.match_id for part in parts for event in part)
+        with _surviving():
+            parts = [tuple(part) for part in self.split_by(batch)]
+            split = sorted(event.match_id for part in parts for event in part)
         if split != [event.match_id for event in batch]:
             raise InvalidHandler(
                 f"split_by of handler {self.name!r} made {len(split)} events of {len(batch)}: each belongs to one part"
             )
         return [part for part in parts if part]
+
+
+@contextmanager
+def _surviving() -> Iterator[None]:
+    """Raise HandlerFailed for what a handler raises as if it, or the process, were to end."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or comes_from_outside(error):
+            raise
+        cancelled = isinstance(error, asyncio.CancelledError)
+        what = "something that it waited for was cancelled" if cancelled else representation(error)
+        raise HandlerFailed(what) from error
 
 
 def _check_name(name: object) -> None:

@@ -13,6 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import offsets
 from journal import Database, DatabaseUnavailable, KeptSession, OwnedSession
+from journal.database import Fault
+from projections.running import blame_beside
 from projections.subscriptions.groups import GroupRange, poll_group
 
 P = ParamSpec("P")
@@ -70,6 +72,10 @@ class GroupMember:
         self._joined = True
         return held
 
+    async def blame(self, error: BaseException) -> Fault:
+        """Whose fault an error of a handler is, which may use the database of the group, too."""
+        return await self(_blame, error)
+
     async def leave(self) -> None:
         """Give all ranges back; the next :meth:`stay` joins again."""
         await self(offsets.leave, self.owner)
@@ -79,3 +85,7 @@ class GroupMember:
     async def close(self) -> None:
         """Give the session back."""
         await self._session.close_within(_GOODBYE)
+
+
+async def _blame(session: OwnedSession, error: BaseException) -> Fault:
+    return blame_beside(session, error)

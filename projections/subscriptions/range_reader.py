@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from journal import ProjectionsError, SliceRange
+from projections.errors import said
+from projections.running import shown_trace
 from projections.subscriptions.group_handler import HandlerSubscription
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.handler_queues import FailedPart, Flow
@@ -146,9 +148,9 @@ class RangeReader:
         delay = self._settings.restart.delay(self._failures)
         log.error(
             "group %s: slices %s: %s failed, starting again after match %d in %.1f s: %s",
-            self._group, self.held.slices, what, self.stored, delay.total_seconds(), error,
+            self._group, self.held.slices, what, self.stored, delay.total_seconds(), said(error),
             # What the library did not foresee is shown whole.
-            exc_info=None if isinstance(error, ProjectionsError) else error,
+            exc_info=None if isinstance(error, ProjectionsError) else shown_trace(error),
             extra=self.labels("failed"),
         )  # fmt: skip
         self._resume_at = asyncio.get_running_loop().time() + delay.total_seconds()

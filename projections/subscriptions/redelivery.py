@@ -10,11 +10,14 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal.tasks import end
-from projections.errors import representation
+from projections.errors import name_of, representation
+from projections.failing import ALIKE, Streak
 from projections.subscriptions.dead_letters import (
     Retry,
     decode_batch,
+    encode_batch,
     finish_retry,
+    halve_retry,
     take_retries,
 )
 from projections.subscriptions.group_handler import RegisteredHandler
@@ -47,6 +50,7 @@ class Redelivery:
         self._due: list[float] = []
         """When batches are due that failed here."""
         self._outcomes: deque[_Outcome] = deque()
+        self._alike = Streak(ALIKE)
 
     async def turn(self, *, taking: bool) -> None:
         """Store what has become of batches, and take others if that is wanted."""
@@ -91,9 +95,21 @@ class Redelivery:
         retry, events, error = outcome
         handler, attempts, told, delay = self.handlers[retry.handler], retry.attempts + 1, None, None
         if error is not None:
-            attempts, delay = handler.after(retry.attempts, error)
+            attempts, delay = handler.after(retry.attempts, await self._ask.blame(error))
             told = representation(error)
-        if not await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
+        halves = () if error is None or delay is not None else self._halves(handler, events, error)
+        if halves:
+            finished = await self._ask(
+                halve_retry,
+                self._group,
+                retry,
+                map(encode_batch, halves),
+                attempts=attempts,
+                error=told or "",
+            )
+        else:
+            finished = await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay)
+        if not finished:
             # Its lease was over, somebody has decided, the group was removed, or the database went back in time.
             log.warning(
                 "group %s: the outcome of try %d of %s by handler %r is not stored: the batch is another's by now",
@@ -101,12 +117,32 @@ class Redelivery:
                 extra=self._extra("retry_lost"),
             )  # fmt: skip
         elif error is None:
+            self.succeeded(handler)
             log.info(
                 "group %s: handler %r succeeded on %s with try %d",
                 self._group, handler.name, describe(events), attempts, extra=self._extra("retried"),
             )  # fmt: skip
         else:
-            self.tell_failed(handler, events, error, delay)
+            self.tell_failed(handler, events, error, timedelta(0) if halves else delay)
+
+    def succeeded(self, handler: RegisteredHandler) -> None:
+        """A handler has handled a batch: it does not fail on all."""
+        self._alike.handled([handler.name])
+
+    def _halves(
+        self, handler: RegisteredHandler, events: Sequence[MatchedEvent], error: Exception
+    ) -> Sequence[Sequence[MatchedEvent]]:
+        """
+        The halves of a batch that has no retry left: the events at fault are to stand alone at last.
+
+        None where it is of one event, where its parts are the handler's, or where the handler fails on all.
+        """
+        if len(events) < 2 or handler.split_by is not None:  # noqa: PLR2004 - two halves
+            return ()
+        if self._alike.failed(handler.name, name_of(error), str(events[0].match_id)):
+            return ()
+        middle = len(events) // 2
+        return events[:middle], events[middle:]
 
     def tell_failed(
         self,

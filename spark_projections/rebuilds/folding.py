@@ -32,7 +32,7 @@ from journal import (
 from journal.database import Fault, chain, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
-from projections.errors import HandlerFailed, describe, name_of
+from projections.errors import HandlerFailed, describe, name_of, storable, text_of
 from projections.failing import ALIKE, GiveUp, Streak
 from projections.running import Dispatcher, LoopMonitor
 from spark_projections.errors import NotRebuildable, RebuildFailed
@@ -155,8 +155,9 @@ async def _fold(job: Job, slices: SliceRange) -> None:
             if _may_pass(error):
                 raise
             await session.rollback()
-            text = str(error) if isinstance(error, ProjectionsError) else f"{type(error).__name__}: {error}"
-            await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text[:2000])
+            text = "" if isinstance(error, ProjectionsError) else f"{name_of(error)}: "
+            text = storable(text + text_of(error), 2000)
+            await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text)
             raise
 
 
@@ -270,7 +271,8 @@ class _Part:
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
-            if not self._may_skip(failure, page):
+            less_may_pass = failure.fault is Fault.BATCH and len(page) > 1
+            if not less_may_pass and not self._may_skip(failure, page):
                 raise
             if len(page) == 1:
                 log.warning(
@@ -287,6 +289,8 @@ class _Part:
         """Whether events may be left out that fail; not so many alike, where it may be the fault of all."""
         if not self._skip or failure.fault is Fault.EVENT or len(page) > 1:
             return self._skip
+        if failure.fault is Fault.BATCH:  # the next attempt may pass
+            return False
         kind = name_of(failure.__cause__ or failure)
         return not self._alike.failed(page[0].event_type, kind, page[0].source_id)
 

@@ -315,3 +315,16 @@ def _of_all() -> AbstractContextManager[Any]:
 )
 def _text_outside() -> AbstractContextManager[Any]:
     return method(inline, "text_of", str)
+
+
+@mutant(
+    "a-slow-server-parks-all",
+    "an event that takes too long is parked although no other passes",
+    "projections/running/suspects.py: Suspects.check",
+    Pytest(
+        "tests/integration/running/test_slow_events.py"
+        "::test_a_server_that_is_slow_for_all_stops_the_range_and_none_is_parked"
+    ),
+)
+def _unchecked() -> AbstractContextManager[Any]:
+    return method(Suspects, "check", lambda *_: None)

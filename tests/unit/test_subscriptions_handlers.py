@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from journal import Database, DatabaseError, EventEnvelope, InvalidEvent
+from journal import Database, EventEnvelope, InvalidEvent
+from journal.database import Fault
 from projections import InvalidHandler, Retries
 from projections.errors import HandlerFailed
 from projections.subscriptions import (
@@ -125,22 +126,21 @@ def test_a_lease_that_does_not_outlast_two_heartbeats_is_refused() -> None:
 def test_delays_are_used_one_after_another_and_then_none_is_left() -> None:
     handler = registered(retries=Retries([60, timedelta(minutes=5)], jitter=0))
 
-    after = [handler.after(attempts, ValueError()) for attempts in (0, 1, 2, 3)]
+    after = [handler.after(attempts, Fault.EVENT) for attempts in (0, 1, 2, 3)]
 
     assert after == [(1, MINUTE), (2, 5 * MINUTE), (3, None), (4, None)]
 
 
 def test_what_is_not_the_fault_of_a_batch_uses_up_no_try() -> None:
     handler = registered(retries=Retries([60, timedelta(minutes=5)], jitter=0))
-    cancelled = DatabaseError("canceling statement due to statement timeout", sqlstate="57014")
 
-    after = [handler.after(attempts, cancelled) for attempts in (0, 1, 2)]
+    after = [handler.after(attempts, Fault.BATCH) for attempts in (0, 1, 2)]
 
     assert after == [(0, MINUTE), (1, 5 * MINUTE), (2, 5 * MINUTE)]
 
 
 def test_a_handler_without_retries_has_no_delay() -> None:
-    assert registered().after(0, ValueError()) == (1, None)
+    assert registered().after(0, Fault.EVENT) == (1, None)
 
 
 def test_a_page_is_cut_into_batches_that_a_handler_can_not_change() -> None:

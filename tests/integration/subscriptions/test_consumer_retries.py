@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import groupby
 
 import pytest
 
-from journal import Database, DatabaseError
+from journal import Database, DatabaseError, connect
 from offsets import RangeLost
+from projections.failing import ALIKE
 from projections.subscriptions import (
     Consumer,
     DeadLetters,
@@ -23,6 +24,7 @@ from projections.subscriptions import (
 )
 from projections.subscriptions.dead_letters import encode_batch, fail_batch, take_retries
 from projections.subscriptions.groups import poll_group
+from tests.fixtures.poison import ExitsForAText, NoText
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,
@@ -74,18 +76,25 @@ async def test_a_failed_batch_comes_again_whole_and_to_its_handler_alone(databas
     assert other.batches == [batch, [("c", 1)]]
 
 
-@pytest.mark.slow
+def cancelled(asked: Database, times: int) -> Seen:
+    """So many times, a statement that it sends to a database is cancelled."""
+    left = times
+
+    async def ask(batch: Sequence[MatchedEvent]) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            try:
+                await execute(asked, "DO $$ BEGIN RAISE 'cancelled' USING ERRCODE = '57014'; END $$")
+            except DatabaseError as error:
+                raise Failure("no") from error
+
+    return Seen(ask)
+
+
 async def test_what_is_not_the_fault_of_a_batch_uses_up_no_retry(database: Database) -> None:
     """Such as a statement of the handler that was cancelled: more often than there are retries."""
-    times = 0
-
-    async def cancelled(batch: Sequence[MatchedEvent]) -> None:
-        nonlocal times
-        times += 1
-        if times <= 4:
-            raise Failure("no") from DatabaseError("canceling statement", sqlstate="57014")
-
-    seen, reader = Seen(cancelled), consumer(database)
+    seen, reader = cancelled(database, 4), consumer(database)
     reader.handle(seen, name="mails", retries=[SOON, SOON])
 
     async with consuming(database, reader):
@@ -93,7 +102,84 @@ async def test_what_is_not_the_fault_of_a_batch_uses_up_no_retry(database: Datab
         await seen.until_calls(5)
         await until(database, NONE_KEPT)
 
-    assert await fetchval(database, "SELECT count(*) FROM projections.group_retries") == 0
+
+async def test_what_another_database_says_uses_up_retries(database: Database, empty_dsn: str) -> None:
+    reader = consumer(database)
+    async with connect(empty_dsn) as other:
+        reader.handle(cancelled(other, 4), name="mails", retries=[SOON, SOON])
+
+        async with consuming(database, reader):
+            await landed_and_matched(database, "a")
+            await until(database, DEAD, 1)
+
+
+async def test_of_a_batch_only_the_event_at_fault_is_a_dead_letter(database: Database) -> None:
+    sources = [f"s{number}" for number in range(9)]
+    failed, reader = failing(999, on="s5"), consumer(database)
+    reader.handle(failed, name="failed", retries=[SOON])
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, *sources)
+        await until(database, DEAD, 1)
+        await until(database, "SELECT count(*) = 1 FROM projections.group_retries")
+
+    async with database.session() as session:
+        (dead,) = await DeadLetters(session).list("g")
+        _, events = await DeadLetters(session).show("g", dead.retry_id)
+    assert [event.envelope.source_id for event in events] == ["s5"]
+    handled = {source for batch in failed.batches for source, _ in batch if ("s5", 1) not in batch}
+    assert handled == {*sources} - {"s5"}
+
+
+async def test_where_all_fail_few_dead_letters_are_made(database: Database) -> None:
+    sources = [f"s{number}" for number in range(100)]
+    reader = consumer(database)
+    reader.handle(failing(999), name="failed", retries=[SOON])
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, *sources)
+        await until(database, DEAD, 1)
+        await until(database, "SELECT bool_and(due_at IS NULL) FROM projections.group_retries")
+
+    async with database.session() as session:
+        dead = await DeadLetters(session).list("g")
+    assert len(dead) <= 2 * ALIKE + 1
+    assert sum(one.events for one in dead) == 100
+
+
+@pytest.mark.parametrize(
+    "error", [NoText, ExitsForAText, GeneratorExit, SystemExit], ids=lambda e: e.__name__
+)
+@pytest.mark.parametrize("where", ["call", "split_by"])
+async def test_whatever_a_handler_raises_the_range_starts_again(
+    database: Database, error: Callable[[], BaseException], where: str
+) -> None:
+    left, reader = 2, consumer(database)
+
+    def fail() -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise error()
+
+    async def call(batch: Sequence[MatchedEvent]) -> None:
+        if where == "call":
+            fail()
+
+    def split(batch: Sequence[MatchedEvent]) -> list[Sequence[MatchedEvent]]:
+        if where == "split_by":
+            fail()
+        return [batch]
+
+    seen = Seen(call)
+    reader.handle(seen, name="mails", split_by=split)
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, "a")
+        await until_handled(database)
+
+    assert left == 0
+    assert seen.batches[-1] == [("a", 1)]
 
 
 async def test_the_cursor_passes_a_batch_that_is_kept_for_later(database: Database) -> None:
