@@ -26,6 +26,7 @@ from projections.monitoring import (
 from projections.terminal.ages import age
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints, EndpointState
+from projections.webhooks.fan_out import FAN_OUT
 from projections.webhooks.stats import (
     DeadDelivery,
     EndpointStats,
@@ -37,7 +38,6 @@ from projections.webhooks.stats import (
 
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are reported: the newest ones of the last hour."""
-_INTERNAL = "webhooks/"
 _LATE = 60.0
 """Seconds after which what is due, and would be done at once, is done by nobody."""
 _DELIVER = "projections webhooks deliver"
@@ -97,7 +97,7 @@ class _Webhooks(Observed):
     def vacancies(self, idle: Sequence[str]) -> Iterator[Vacancy]:
         totals = self.totals
         for name in idle:
-            entity_type = name.removeprefix(_INTERNAL)
+            entity_type = name.removeprefix(FAN_OUT)
             yield Vacancy("delivery", f"nobody makes deliveries of events of {entity_type!r}", _DELIVER)
         if totals.overdue > _LATE and not totals.in_flight:
             waits = f"{totals.pending} pending, the first one due for {age(totals.overdue)}"
@@ -184,6 +184,6 @@ MONITORED = Monitored(
         "drop-delivery": _drop,
         "retry-endpoint": _retry_all,
     },
-    internal=[_INTERNAL],
+    internal=[FAN_OUT],
     roles=["delivery", "schedules"],
 )
