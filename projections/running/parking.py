@@ -17,7 +17,10 @@ from projections.running.reporting import Reporting, too_large
 from projections.running.transactions import Transactions
 
 _AGAIN = Backoff(timedelta(milliseconds=200), timedelta(minutes=5))
-"""Pauses before a source is tried again by itself: each failure costs a transaction, and there may be many sources."""
+"""Pauses before a source is tried again by itself."""
+_IN_A_LEASE = 10
+"""Sources that are tried again in each lease, as soon as pauses have grown: each failure costs a transaction, and there
+may be many sources. When one of them is handled, what they fail for may be repaired, and all are tried."""
 
 
 class Parking:
@@ -31,6 +34,7 @@ class Parking:
         batch_size: The most events of a source that are handled together.
         reader: Reads what has come of a source since it was set aside.
         reading: Lends what to read the journal with.
+        lease: While few sources wait to be tried again by themselves, no pause is longer.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Parking:
         reader: SliceReader,
         *,
         reading: Reading,
+        lease: timedelta,
     ) -> None:
         self._dispatcher = dispatcher
         self._transactions = transactions
@@ -49,6 +54,7 @@ class Parking:
         self._batch_size = batch_size
         self._reader = reader
         self._reading = reading
+        self._lease = lease
         self._again: dict[str, tuple[int, float]] = {}
         self._due_at = 0.0
 
@@ -97,7 +103,8 @@ class Parking:
     def _try_later(self, source_id: str) -> int:
         """Try a source again by itself, after a pause that grows; how often it was tried."""
         tries = self._again.get(source_id, (0, 0.0))[0] + 1
-        due_at = asyncio.get_running_loop().time() + _AGAIN.delay(tries).total_seconds()
+        longest = self._lease * max(1, len(self._again) / _IN_A_LEASE)
+        due_at = asyncio.get_running_loop().time() + min(_AGAIN.delay(tries), longest).total_seconds()
         self._due_at = min(self._due_at, due_at) if self._again else due_at
         self._again[source_id] = tries, due_at
         return tries
@@ -132,7 +139,14 @@ class Parking:
                 return
         await self._transactions.unpark(session, parked.source_id)
         self._again.pop(parked.source_id, None)
+        if parked.again and parked.decision != "drop":
+            self._try_all()
         self._reporting.unparked(parked.source_id)
+
+    def _try_all(self) -> None:
+        """Try all again now that wait for a repair: it may have been made."""
+        self._due_at = asyncio.get_running_loop().time()
+        self._again = {source_id: (tries, self._due_at) for source_id, (tries, _) in self._again.items()}
 
     async def _read(
         self, session: OwnedSession, source_id: str, first: int, size: int

@@ -258,8 +258,9 @@ class RangeRunner:
         )  # fmt: skip
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(
-            dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading
-        )
+            dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading,
+            lease=self._settings.lease,
+        )  # fmt: skip
         retrying = Retrying(projection, self._streak, self._parking, reporting, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
