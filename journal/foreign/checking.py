@@ -35,6 +35,14 @@ PAGE_LIMIT = timedelta(seconds=10)
 _COUNT_LIMIT = timedelta(seconds=5)
 _LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"
 _CANCELLED = "57014"
+_GRANTED = """
+SELECT
+    current_user::text AS role, pg_catalog.has_schema_privilege(n.oid, 'USAGE') AS schema,
+    CASE WHEN pg_catalog.has_schema_privilege(n.oid, 'USAGE') THEN
+        pg_catalog.has_any_column_privilege(pg_catalog.to_regclass($2::text), 'SELECT')
+    END AS rows
+FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1::text
+"""
 
 _KEY_TYPES = TEXT_TYPES | INTEGER_TYPES | {"uuid"}
 _WANTED = {
@@ -150,13 +158,26 @@ async def _types(session: Session, mapping: TableMapping, table: str) -> dict[st
         except DatabaseError as error:
             if fault_of(error) in {Fault.DATABASE, Fault.BATCH}:  # which would have refused any mapping
                 raise
-            raise ForeignJournalError(f"table {table}, {name}: {error}") from error
+            said = await _missing_grant(session, mapping, table) or error
+            raise ForeignJournalError(f"table {table}, {name}: {said}") from error
         wanted = _POSITIONS[mapping.bound] if name == "position" else _WANTED.get(name, {"text"})
         if found[name] not in wanted and (name in _WANTED or name == "position" or found[name] == "record"):
             raise ForeignJournalError(
                 f"table {table}, {name}: its type is {found[name]}, and must be {' or '.join(sorted(wanted))}"
             )
     return found
+
+
+async def _missing_grant(session: Session, mapping: TableMapping, table: str) -> str | None:
+    """What the role lacks to read a table, as the statement that grants it."""
+    schema = quote(mapping.schema)
+    row = await session.fetchrow(_GRANTED, mapping.schema, table)
+    if row is None or (row["schema"] and row["rows"] is not False):  # NULL: there is no such table
+        return None
+    role = quote(row["role"])
+    if not row["schema"]:
+        return f"permission denied for schema {schema}: GRANT USAGE ON SCHEMA {schema} TO {role}"
+    return f"permission denied: GRANT SELECT ON {table} TO {role}"
 
 
 async def _check_table(session: Session, table: str) -> None:
