@@ -86,6 +86,7 @@ class Queries:
             than ours the ``place`` and the ``source`` as they are stored.
         sources: Its sources as a whole, to stand after FROM: ``source_id``, ``entity_type``, ``slice``, the ``seq_nr``
             and the ``db_timestamp`` of the last event, and of other logs than ours the ``source`` as it is stored.
+        passed_over: How many events no page has, for their place or their slice is none; cheap. Empty: there are none.
         stores_slices: Whether a slice is a column, and is not computed.
         decode: Makes rows of events envelopes.
     """
@@ -106,6 +107,7 @@ class Queries:
     counts_until: str
     relation: str
     sources: str
+    passed_over: str = ""
     stores_slices: bool = True
     decode: Decode = _envelopes
 
@@ -167,6 +169,7 @@ class Log:
         queries: The statements that read it.
         bound: What bounds its late commits.
         primary: Where ``database`` is a standby, its primary, which shows what is open: one object for each standby.
+        told: How many events that are passed over have been told of.
     """
 
     database: Database
@@ -174,6 +177,7 @@ class Log:
     queries: Queries = JOURNAL
     bound: LateCommitBound = WriterLockBacktracking
     primary: Primary | None = None
+    told: int = 0
 
     @property
     def has_tokens(self) -> bool:
@@ -214,6 +218,26 @@ class Log:
             raise InvalidValue(
                 f"journal {self.name!r}: reading by interval asks no primary: leave out the one or the other"
             )
+
+    async def passed_over(self) -> int:
+        """
+        How many events no projection gets, because their position or their slice is none.
+
+        Raises:
+            JournalUnavailable: It cannot be reached.
+        """
+        if not self.queries.passed_over:
+            return 0
+        async with self.session() as session:
+            return int(await session.fetchval(self.queries.passed_over))
+
+    @staticmethod
+    def passed_over_said(events: int) -> str:
+        """That events are passed over, and why."""
+        return (
+            f"{events:,} events are passed over: their position is before 1970 or after the year 9998 (a sequence "
+            "counts from 0), or their slice is not one of 0 to 1023, and no projection gets them by themselves"
+        )
 
     async def check(self, *, alone: bool) -> None:
         """

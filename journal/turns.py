@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 
-from journal.database import Database
+from journal.database import Database, Session
 from journal.schema import check_version
 from journal.service import AT_ONCE, WHEN_WOKEN, Service, Step
 from journal.tasks import together
 
 _TAKE = "SELECT projections._take_turn_v1($1, $2)"
+_TAKEN = """
+SELECT EXISTS (SELECT FROM projections.turns AS t WHERE t.chore = $1 AND t.taken_at > clock_timestamp() - $2::interval)
+"""
 _LOOKS_IN_A_TURN = 4
 
 
@@ -27,6 +30,11 @@ async def take_turn(database: Database, chore: str, every: timedelta) -> bool:
     async with database.session() as session:
         await check_version(session)
         return bool(await session.fetchval(_TAKE, chore, every))
+
+
+async def is_done(session: Session, chore: str, within: timedelta) -> bool:
+    """Whether a process has taken its turn in a chore within this time."""
+    return bool(await session.fetchval(_TAKEN, chore, within))
 
 
 class Turns:

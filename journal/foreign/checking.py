@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from journal.backtracking import END_OF_TIME
-from journal.database import Database, Fault, Row, Session, fault_of, sqlstate_of
+from journal.database import Database, Fault, OwnedSession, Row, Session, fault_of, sqlstate_of
 from journal.database.identifiers import quote
 from journal.errors import DatabaseError, ForeignJournalError
 from journal.events import BEGINNING, Position
@@ -20,10 +20,11 @@ from journal.foreign.queries import (
     TEXT_TYPES,
     column,
     filled,
-    out_of_reach,
+    in_no_slice,
     queries_of,
     sql_of,
 )
+from journal.log import Log
 from journal.reader import PAGE_BYTES, PAGE_SIZE
 from journal.slices import ALL_SLICES
 
@@ -31,8 +32,17 @@ log = logging.getLogger("projections")
 
 PAGE_LIMIT = timedelta(seconds=10)
 """How long a page that is measured may take."""
+_COUNT_LIMIT = timedelta(seconds=5)
 _LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"
 _CANCELLED = "57014"
+_GRANTED = """
+SELECT
+    current_user::text AS role, pg_catalog.has_schema_privilege(n.oid, 'USAGE') AS schema,
+    CASE WHEN pg_catalog.has_schema_privilege(n.oid, 'USAGE') THEN
+        pg_catalog.has_any_column_privilege(pg_catalog.to_regclass($2::text), 'SELECT')
+    END AS rows
+FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1::text
+"""
 
 _KEY_TYPES = TEXT_TYPES | INTEGER_TYPES | {"uuid"}
 _WANTED = {
@@ -60,15 +70,17 @@ class ReadableTable:
         queries: The queries of its log.
         advice: What would make reading it cheaper, each with the statement, and whether rows cannot be read; nothing is
             done by itself.
+        passed_over: How many rows no projection gets.
     """
 
     queries: dict[str, str]
     advice: tuple[str, ...]
+    passed_over: int = 0
 
 
-async def check(session: Session, mapping: TableMapping) -> ReadableTable:
+async def check(session: OwnedSession, mapping: TableMapping) -> ReadableTable:
     """
-    Find out whether a table can be read in place.
+    Find out whether a table can be read in place; the session is outside a transaction.
 
     Raises:
         ForeignJournalError: A column is missing or of another type, a number is there twice, a privilege is missing, or
@@ -96,12 +108,24 @@ async def check(session: Session, mapping: TableMapping) -> ReadableTable:
             part = quote(row["schema"], row["name"])
             advice += _advice(mapping, part, await _indexes(session, part), by_slice=by_slice)
     queries = queries_of(mapping, types, sequence=sequence, by_slice=by_slice)
-    if count := await session.fetchval(out_of_reach(mapping, types)):
-        advice.append(
-            f"{count:,} events of table {mapping.name} are passed over: their position is before 1970 or after "
-            "the year 9998 (a sequence counts from 0), and no projection gets them by themselves"
-        )
-    return ReadableTable(queries, tuple(advice))
+    passed_over: int = await session.fetchval(queries["passed_over"])
+    if passed_over:
+        advice.append(f"{Log.passed_over_said(passed_over)} (table {mapping.name})")
+    if mapping.slice is not None and not by_slice and (count := await _in_no_slice(session, mapping, types)):
+        advice.append(f"{count:,} events are passed over: their slice is not one of 0 to 1023")
+    return ReadableTable(queries, tuple(advice), passed_over)
+
+
+async def _in_no_slice(session: OwnedSession, mapping: TableMapping, types: Mapping[str, str]) -> int:
+    """How many rows have a slice that is none, as far as that can be counted in short."""
+    try:
+        async with session.transaction():
+            await session.fetch(_LIMIT, f"{_COUNT_LIMIT // timedelta(milliseconds=1)}ms")
+            return int(await session.fetchval(in_no_slice(mapping, types)))
+    except DatabaseError as error:
+        if sqlstate_of(error) == _CANCELLED:
+            return 0
+        raise
 
 
 class _Index:
@@ -134,13 +158,26 @@ async def _types(session: Session, mapping: TableMapping, table: str) -> dict[st
         except DatabaseError as error:
             if fault_of(error) in {Fault.DATABASE, Fault.BATCH}:  # which would have refused any mapping
                 raise
-            raise ForeignJournalError(f"table {table}, {name}: {error}") from error
+            said = await _missing_grant(session, mapping, table) or error
+            raise ForeignJournalError(f"table {table}, {name}: {said}") from error
         wanted = _POSITIONS[mapping.bound] if name == "position" else _WANTED.get(name, {"text"})
         if found[name] not in wanted and (name in _WANTED or name == "position" or found[name] == "record"):
             raise ForeignJournalError(
                 f"table {table}, {name}: its type is {found[name]}, and must be {' or '.join(sorted(wanted))}"
             )
     return found
+
+
+async def _missing_grant(session: Session, mapping: TableMapping, table: str) -> str | None:
+    """What the role lacks to read a table, as the statement that grants it."""
+    schema = quote(mapping.schema)
+    row = await session.fetchrow(_GRANTED, mapping.schema, table)
+    if row is None or (row["schema"] and row["rows"] is not False):  # NULL: there is no such table
+        return None
+    role = quote(row["role"])
+    if not row["schema"]:
+        return f"permission denied for schema {schema}: GRANT USAGE ON SCHEMA {schema} TO {role}"
+    return f"permission denied: GRANT SELECT ON {table} TO {role}"
 
 
 async def _check_table(session: Session, table: str) -> None:

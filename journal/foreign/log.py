@@ -55,7 +55,7 @@ async def table_log(
         log.warning("journal %r: %s", name, advice, extra={"action": "foreign_journal", "journal": name})
     stores_slices = mapping.slice is not None
     queries = Queries(**checked.queries, stores_slices=stores_slices, decode=Envelopes(name, decode))
-    read = Log(database, name, queries, _BOUNDS[mapping.bound], primary)
+    read = Log(database, name, queries, _BOUNDS[mapping.bound], primary, checked.passed_over)
     await read.check(alone=True)
     return read
 

@@ -76,14 +76,15 @@ def queries_of(
     return {
         **{name: filling.fill(name) for name in NAMES},
         "types": filling.fill("types_by_slice" if by_slice else "types"),
+        "passed_over": filling.fill("check_places_by_slice" if by_slice else "check_places"),
         **{name: filling.fill(f"{name}_{bound}") for name in ("poll", "now", "writers")},
         **{name: f"(\n{filling.fill(name)}\n)" for name in ("relation", "sources")},
     }
 
 
-def out_of_reach(mapping: TableMapping, types: Mapping[str, str]) -> str:
-    """The query that counts the rows that no page reaches: those before 1970 or after the year 9998."""
-    return _Filling(mapping, types, None, by_slice=False).fill("check_places")
+def in_no_slice(mapping: TableMapping, types: Mapping[str, str]) -> str:
+    """The query that counts the rows whose slice is none; it may read the whole table."""
+    return _Filling(mapping, types, None, by_slice=False).fill("check_slices")
 
 
 class _Filling:

@@ -9,7 +9,7 @@ import click
 import offsets
 from journal import OwnedSession
 from projections.terminal.commands import derived
-from projections.terminal.output import Answer, done
+from projections.terminal.output import Answer, done, left_to
 
 
 @click.command()
@@ -29,4 +29,5 @@ async def mode(session: OwnedSession, /, name: str, to: Literal["inline", "live"
       projections mode carrier-delays live
     """  # noqa: D301 - click reads the escape
     await offsets.set_mode(session, name, to)
-    return done(f"projection {name!r} is {to}", name=name, mode=to)
+    answer = done(f"projection {name!r} is {to}", name=name, mode=to)
+    return left_to(answer, f"worker of projection {name!r}", runs=await offsets.runs(session, name))

@@ -8,7 +8,7 @@ import offsets
 from journal import OwnedSession
 from projections.terminal.commands import derived
 from projections.terminal.options import NewRanges
-from projections.terminal.output import Answer, rescaled
+from projections.terminal.output import Answer, left_to, rescaled
 
 
 @click.command()
@@ -25,6 +25,6 @@ async def rescale(session: OwnedSession, /, name: str, *, ranges: NewRanges) -> 
     before = await offsets.statuses(session, [name])
     await offsets.rescale(session, name, ranges)
     each = [rescaled("projection", one.name, len(one.ranges), ranges) for one in before]
-    if len(each) == 1:
-        return each[0]
-    return Answer({"projections": [one.values for one in each]}, [line for one in each for line in one.shown])
+    lines = [line for one in each for line in one.shown]
+    answer = each[0] if len(each) == 1 else Answer({"projections": [one.values for one in each]}, lines)
+    return left_to(answer, f"worker of projection {name!r}", runs=await offsets.runs(session, name))

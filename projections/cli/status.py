@@ -140,6 +140,8 @@ def _notes(report: _Report) -> Iterator[str]:
                 f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if "
                 "nobody runs it, run it again to go on, or end it: projections rebuilds cancel NAME"
             )
+        if found.note is not None:
+            yield found.note
         for part in found.ranges:
             if part.failures:
                 yield _failure(found, part, report.snapshot)
@@ -159,7 +161,7 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
 def _values(report: _Report) -> dict[str, object]:
     projections = [
         picked(found, "name", "journal", "version", "mode", "state", "paused", lag_seconds="lag")
-        | picked(found, "backlog", "handled", "parked")
+        | picked(found, "backlog", "handled", "parked", "passed_over")
         | type_keys(found.entity_types)
         | {
             "rebuilding_since": report.rebuilds.get(found.name),

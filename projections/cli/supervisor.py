@@ -33,7 +33,7 @@ log = logging.getLogger("projections")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _REFUSED = frozenset({1, 2})
 """Exit codes of a worker that could not start, which starting it again would not heal."""
-_BACKOFF = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
+_BACKOFF = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))
 _SETTLED = 10.0
 """Seconds after which a process counts as started: its next failure is a first one."""
 _LATER = 5.0

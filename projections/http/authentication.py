@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 TOKEN_VARIABLE = "PROJECTIONS_TOKEN"  # noqa: S105 - the name of the variable
 TOKEN_FILE_VARIABLE = "PROJECTIONS_TOKEN_FILE"  # noqa: S105 - likewise
+TRUSTED = "projections.trusted"
+"""Of a scope: whether the request may be told everything. Of an open path it is also answered where it may not."""
 _CHALLENGES = [
     (b"www-authenticate", b'Basic realm="projections", charset="UTF-8"'),
     (b"www-authenticate", b"Bearer"),
@@ -126,7 +128,7 @@ class Authentication:
         app: The ASGI application behind it.
         address: The address that the server listens on.
         token: What requests must carry; None only on a loopback address.
-        open_paths: Paths that need no token; they must not tell anything.
+        open_paths: Paths that need no token; they must not tell anything to who is not ``TRUSTED``.
 
     Raises:
         TokenMissing: See :func:`require_token`.
@@ -149,10 +151,10 @@ class Authentication:
             raise RuntimeError(f"{scope['type']} is not served here")
         elif not self._is_host_ours(scope):
             await answer(send, 421, f"this is {self._address}, under no other name\n")
-        elif not self._is_allowed(scope):
+        elif not ((trusted := self._is_trusted(scope)) or scope["path"] in self._open_paths):
             await answer(send, 401, "a token is needed, as a bearer token or as a password\n", _CHALLENGES)
         else:
-            await self._app(scope, receive, send)
+            await self._app({**scope, TRUSTED: trusted}, receive, send)
 
     def _is_host_ours(self, scope: Scope) -> bool:
         if not self._address.loopback:
@@ -160,7 +162,7 @@ class Authentication:
         hosts = headers_of(scope, b"host")
         return len(hosts) == 1 and is_own_host(hosts[0].decode("latin-1"))
 
-    def _is_allowed(self, scope: Scope) -> bool:
-        if self._tokens is None or scope["path"] in self._open_paths:
-            return True
-        return self._tokens.holder(bearer_token(scope) or _password(scope)) is not None
+    def _is_trusted(self, scope: Scope) -> bool:
+        return (
+            self._tokens is None or self._tokens.holder(bearer_token(scope) or _password(scope)) is not None
+        )

@@ -22,7 +22,7 @@ with from_extra("monitor"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 PROBES = frozenset({"/livez", "/readyz"})
-"""What probes ask without a token: they get whether, and nothing more."""
+"""What probes ask without a token: they get whether, and without it nothing more."""
 
 _GRACE = 1  # seconds that open answers have when the server ends
 _ACCEPTED_AT_ONCE = 64  # connections, before those beyond the limit have made room

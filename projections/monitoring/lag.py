@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import EntityTypes, Journals, JournalUnavailable, Session, SliceRange
+from journal import EntityTypes, Journals, JournalUnavailable, Log, Session, SliceRange
 from projections.monitoring.lag_elsewhere import Unhandled, unhandled_elsewhere
 
 _SLICE_LAG = (
@@ -157,6 +157,15 @@ class ProjectionLag(LagOfRanges, RangesInStates):
     """The journal that it reads, where that is in another database."""
     version: int = 1
     mode: offsets.Mode = "live"
+    passed_over: int = 0
+    """Events of its journal that no projection gets, because their position or their slice is none."""
+
+    @property
+    def note(self) -> str | None:
+        """For people, what numbers do not show: that events of its journal are passed over."""
+        if not self.passed_over:
+            return None
+        return f"projection {self.name!r}: journal {self.journal!r}: {Log.passed_over_said(self.passed_over)}"
 
     @cached_property
     def slices(self) -> list[SliceLag]:
@@ -245,12 +254,14 @@ async def projection_lags(
         number, slice_number, lag, backlog, parked, parked_since = row.values()
         seconds = 0.0 if lag is None else lag.total_seconds()
         unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
+    passed_over: dict[int, int] = {}
     away: JournalUnavailable | None = None
     for status in statuses:
         if status.journal is not None:
             log = offsets.named_log(status, journal)
             try:
                 found = await unhandled_elsewhere(session, status, log, by_slice=by_slice)
+                passed_over[status.projection_id] = await log.at_primary.passed_over()
             except JournalUnavailable as error:
                 if unreached is None:
                     raise
@@ -262,14 +273,19 @@ async def projection_lags(
     if away is not None and not unhandled:
         raise away
     return [
-        _projection_lag(status, unhandled[status.projection_id], by_slice=by_slice)
+        _projection_lag(
+            status,
+            unhandled[status.projection_id],
+            by_slice=by_slice,
+            passed_over=passed_over.get(status.projection_id, 0),
+        )
         for status in statuses
         if status.projection_id in unhandled
     ]
 
 
 def _projection_lag(
-    status: offsets.ProjectionStatus, unhandled: Mapping[int, Unhandled], *, by_slice: bool
+    status: offsets.ProjectionStatus, unhandled: Mapping[int, Unhandled], *, by_slice: bool, passed_over: int
 ) -> ProjectionLag:
     firsts = [part.slices.min_slice for part in status.ranges]
     within: list[list[Unhandled]] = [[] for _ in firsts]
@@ -289,6 +305,7 @@ def _projection_lag(
         status.journal,
         status.version,
         status.mode,
+        passed_over,
     )
 
 

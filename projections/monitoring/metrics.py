@@ -134,6 +134,10 @@ def _of_projections(snapshot: Snapshot) -> Iterator[Measure]:
     yield from measures(handled, found, labels, "counter")
     of_each: MetricTable = {
         "paused": ("Whether the projection is paused, 1 or 0.", "paused"),
+        "journal_passed_over_events": (
+            "Events of its journal that no projection gets, because their position or their slice is none.",
+            "passed_over",
+        ),
         "workers": ("Workers that are alive and run the projection.", workers),
         "oldest_parked_age_seconds": (
             "Time since the source that has waited longest was parked; 0 when none waits.", waiting,

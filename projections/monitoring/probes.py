@@ -13,7 +13,7 @@ from journal import Database, Journals
 from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
 from projections.http.addresses import Address, parse_address
-from projections.http.authentication import read_token
+from projections.http.authentication import TRUSTED, read_token
 from projections.http.serving import serving
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
 from projections.monitoring.health import SLOW_TURN, LagChecks, Lagging, lags_of, time_of_a_turn
@@ -63,6 +63,7 @@ class Probe:
         collect: All metrics; of None, when the database tells nothing.
         lags: The lags to check.
         fault: Why the process is not ready, the database aside; None when it is.
+        vacancies: Whether ``/readyz`` also names roles that are needed and have nobody.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Probe:
         collect: Callable[[Snapshot | None], Iterable[Metric]],
         lags: Callable[[Snapshot], dict[Place, timedelta]],
         fault: Callable[[], str | None],
+        *,
+        vacancies: bool = False,
     ) -> None:
         self._database = database
         self._snapshots = snapshots
@@ -79,6 +82,7 @@ class Probe:
         self._collect = collect
         self._lags = lags
         self._fault = fault
+        self._vacancies = vacancies
         self._checks = LagChecks()
         self._name: str | None = None
 
@@ -116,14 +120,17 @@ class Probe:
         turn = await time_of_a_turn()
         return _health(ok=turn <= SLOW_TURN, event_loop_turn_seconds=turn.total_seconds())
 
-    async def _readyz(self, _: Request) -> Response:
-        """Say no names: this is answered without a token."""
-        fault = self._fault()
+    async def _readyz(self, request: Request) -> Response:
+        """Say no names to who has no token."""
+        fault, told = self._fault(), {}
         try:
             await self._answers.get()
+            if self._vacancies and request.scope.get(TRUSTED):
+                vacant = (await self._snapshots.get()).vacancies
+                told = {"vacant_roles": sorted({one.role for one in vacant})}
         except LookFailed:
             fault = "the database does not answer"
-        return _health(ok=fault is None, **({} if fault is None else {"reason": fault}))
+        return _health(ok=fault is None, **({} if fault is None else {"reason": fault}), **told)
 
     async def _lagz(self, request: Request) -> Response:
         try:
@@ -216,7 +223,7 @@ def monitor_probe(database: Database, journal: Journals = None) -> Probe:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
 
     snapshots = cached_snapshot(database, everything=True, journal=journal)
-    return Probe(database, snapshots, collect, lags_of, lambda: None)
+    return Probe(database, snapshots, collect, lags_of, lambda: None, vacancies=True)
 
 
 def _lagging(one: Lagging) -> dict[str, object]:

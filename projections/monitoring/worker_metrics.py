@@ -43,6 +43,7 @@ class _Counts:
     batches: int = 0
     failures: int = 0
     skipped: int = 0
+    passed_over: int = 0
     parked: int = 0
     restarts: int = 0
 
@@ -61,9 +62,12 @@ _COUNTERS: MetricTable = {
     "worker_batches": ("Batches that this worker has committed.", "batches"),
     "worker_handler_failures": ("Attempts at an event that have failed.", "failures"),
     "worker_events_skipped": ("Events that were given up and passed over.", "skipped"),
+    "worker_events_passed_over": (
+        "Events read that nobody handles, for their number is below the first one.", "passed_over",
+    ),
     "worker_sources_parked": ("Times that a source was set aside.", "parked"),
     "worker_range_restarts": ("Failures after which the range starts again.", "restarts"),
-}
+}  # fmt: skip
 
 
 class WorkerMetrics(StatusObserver):
@@ -156,6 +160,11 @@ class WorkerMetrics(StatusObserver):
         """Count an event that was passed over."""
         for counts in self._around(name, envelope):
             counts.skipped += 1
+
+    def passed_over(self, name: str, envelope: EventEnvelope) -> None:
+        """Count an event that nobody handles."""
+        for counts in self._around(name, envelope):
+            counts.passed_over += 1
 
     def parked(self, name: str, envelope: EventEnvelope, error: BaseException) -> None:
         """Count a source that was set aside."""

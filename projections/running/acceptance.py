@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from journal import BEGINNING, EventEnvelope, Key, OwnedSession, SliceReader
@@ -40,6 +40,7 @@ class Acceptance:
         inline: Whether others store offsets, too: each page is then judged by what is stored, not by what is
             remembered. What they store meanwhile is of events that no worker sees yet.
         evicts: Whether offsets of old events may be left out, if the database agrees.
+        passed_over: Called with an event whose number is below the first one: no projection handles it.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Acceptance:
         exact: bool = True,
         inline: bool = False,
         evicts: bool = False,
+        passed_over: Callable[[EventEnvelope], None] = lambda _: None,
     ) -> None:
         self._name = name
         self._reader = reader
@@ -60,6 +62,7 @@ class Acceptance:
         self._state = transactions.state
         self._exact = exact
         self._inline = inline
+        self._passed_over = passed_over
         self._evicts = evicts and exact and not inline
 
     def old(self, settled: datetime | None, polled_at: datetime) -> datetime | None:
@@ -120,6 +123,8 @@ class Acceptance:
             if verdict is _ACCEPTED:
                 accept(source_id, seq_nr)
                 accepted.append(envelope)
+            elif seq_nr < 0:
+                self._passed_over(envelope)
         return accepted
 
     async def unhandled(self, session: OwnedSession, keys: Sequence[Key]) -> list[Key]:

@@ -21,6 +21,7 @@ from journal import (
     DatabaseError,
     Event,
     EventEnvelope,
+    MissingPrivilege,
     Session,
     UnknownEventType,
     append,
@@ -34,6 +35,7 @@ from journal.database import (
     at_once,
     driver_of,
     driver_of_sync,
+    quote,
     session_on,
     spoil,
     sqlstate_of,
@@ -59,6 +61,11 @@ _PAUSE = 0.02
 _NOT_OF_THE_HANDLER = {Fault.BATCH, Fault.DATABASE}
 _PLACES = 1_000
 """The number of places, such as schemas of tenants, whose tables are remembered."""
+_LACKED = """
+SELECT current_user::text AS role, pg_catalog.string_agg(p.privilege, ', ' ORDER BY p.ordinal) AS lacked
+FROM pg_catalog.unnest('{SELECT,INSERT,UPDATE}'::text[]) WITH ORDINALITY AS p (privilege, ordinal)
+WHERE NOT pg_catalog.has_any_column_privilege(pg_catalog.to_regclass($1), p.privilege)
+"""
 _SET_WISE = {Kind.TABLE, Kind.STATEMENT}
 """Kinds that need no asynchronous connection, and lock rows in one order."""
 _KINDS = {*_SET_WISE, Kind.EVENT}
@@ -112,6 +119,8 @@ class Inline:
 
         Raises:
             NotFound: No worker has run one of them on this database yet.
+            MissingPrivilege: To be inline, the role of the session may not write one of these tables; the message has
+                the GRANT. Call it as the role that appends.
             TableError: To be inline, it lacks a table, or one does not fit: each append would fail. Of table handlers,
                 those are checked that the projection names (``tables=``).
         """
@@ -253,10 +262,24 @@ async def _handle(
 
 
 async def _check_tables(session: Session, projection: Projection) -> None:
+    tables = [one.table for one in projection.read_models]
+    if projection.kind is Kind.TABLE:
+        tables += [table for table in projection.tables or () if isinstance(table, Table)]
+    for table in tables:
+        await _check_rights(session, projection, quote(*table.qualified_name))
     await ReadModelWriter().plans(session, projection, creates=False)
     if projection.kind is Kind.TABLE:
-        declared = [table for table in projection.tables or () if isinstance(table, Table)]
-        await TableWriter().prepare(session, *declared)
+        await TableWriter().prepare(session, *tables)
+
+
+async def _check_rights(session: Session, projection: Projection, table: str) -> None:
+    row = await session.fetchrow(_LACKED, table)
+    if row is not None and row["lacked"]:
+        raise MissingPrivilege(
+            f"projection {projection.name!r} cannot be inline for role {row['role']!r}, whose appends would fail: "
+            f"GRANT {row['lacked']} ON {table} TO {quote(row['role'])}",
+            sqlstate="42501",
+        )
 
 
 def _find(projection: Projection, envelope: EventEnvelope) -> tuple[type[BaseModel], str] | None:

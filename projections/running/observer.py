@@ -71,6 +71,9 @@ class StatusObserver:
     def skipped(self, name: str, envelope: EventEnvelope, error: BaseException) -> None:
         """An event was given up and passed over."""
 
+    def passed_over(self, name: str, envelope: EventEnvelope) -> None:
+        """An event of another system's journal is handled by nobody: its number is below the first one."""
+
     def parked(self, name: str, envelope: EventEnvelope, error: BaseException) -> None:
         """A source was set aside at this event."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from journal import EventEnvelope, OwnedSession, Page, SliceReader
 from journal.database import Fault, fault_of
@@ -18,7 +19,19 @@ from projections.running.reporting import Reporting, failed_alone
 from projections.running.transactions import Transactions
 
 _AGAIN = Backoff(timedelta(milliseconds=200), timedelta(minutes=5))
-"""Pauses before a source is tried again by itself: each failure costs a transaction, and there may be many sources."""
+"""Pauses before a source is tried again by itself."""
+_IN_A_LEASE = 10
+"""Sources that are tried again in each lease, as soon as pauses have grown: each failure costs a transaction, and there
+may be many sources. When one of them is handled, what they fail for may be repaired, and all are tried."""
+
+
+class _Again(NamedTuple):
+    """A source that is to be tried again by itself."""
+
+    tries: int
+    due_at: float
+    slow: bool
+    """Whether it failed because it took too long."""
 
 
 class Parking:
@@ -32,6 +45,7 @@ class Parking:
         batch_size: The most events of a source that are handled together.
         reader: Reads what has come of a source since it was set aside.
         reading: Lends what to read the journal with.
+        lease: While few sources wait to be tried again by themselves, no pause is longer.
     """
 
     def __init__(
@@ -43,6 +57,7 @@ class Parking:
         reader: SliceReader,
         *,
         reading: Reading,
+        lease: timedelta,
     ) -> None:
         self._dispatcher = dispatcher
         self._transactions = transactions
@@ -50,7 +65,8 @@ class Parking:
         self._batch_size = batch_size
         self._reader = reader
         self._reading = reading
-        self._again: dict[str, tuple[int, float]] = {}
+        self._lease = lease
+        self._again: dict[str, _Again] = {}
         self._due_at = 0.0
 
     def left(self, envelopes: Iterable[EventEnvelope]) -> list[EventEnvelope]:
@@ -65,7 +81,7 @@ class Parking:
         await self._transactions.park(session, envelope, failure, attempts)
         self._again.pop(envelope.source_id, None)
         if failure.fault is not Fault.EVENT:
-            self._try_later(envelope.source_id)
+            self._try_later(envelope.source_id, slow=failure.fault is Fault.BATCH)
         self._reporting.parked(envelope, failure)
 
     def follow(self, sources: Iterable[Parked]) -> bool:
@@ -74,7 +90,7 @@ class Parking:
         for parked in sources:
             decided |= parked.decision != "waiting"
             if parked.again:
-                self._try_later(parked.source_id)
+                self._try_later(parked.source_id, slow=False)
         return decided
 
     @property
@@ -90,17 +106,22 @@ class Parking:
         """
         now = asyncio.get_running_loop().time()
         for parked in await self._transactions.store.parked(session):
-            _, due_at = self._again.get(parked.source_id, (0, now))
-            if parked.decision != "waiting" or (parked.again and due_at <= now):
+            again = self._again.get(parked.source_id)
+            due = again is None or again.due_at <= now
+            if parked.decision != "waiting" or (parked.again and due):
                 await self._unpark(session, parked)
-        self._due_at = min((due_at for _, due_at in self._again.values()), default=0.0)
+        self._due_at = min((again.due_at for again in self._again.values()), default=0.0)
 
-    def _try_later(self, source_id: str) -> int:
-        """Try a source again by itself, after a pause that grows; how often it was tried."""
-        tries = self._again.get(source_id, (0, 0.0))[0] + 1
-        due_at = asyncio.get_running_loop().time() + _AGAIN.delay(tries).total_seconds()
+    def _try_later(self, source_id: str, *, slow: bool) -> int:
+        """Try a source again by itself, after a pause that grows; how often it was tried. A slow attempt holds others up."""
+        before = self._again.get(source_id)
+        tries = 1 if before is None else before.tries + 1
+        pause = _AGAIN.delay(tries)
+        if not slow:
+            pause = min(pause, self._lease * max(1, len(self._again) / _IN_A_LEASE))
+        due_at = asyncio.get_running_loop().time() + pause.total_seconds()
         self._due_at = min(self._due_at, due_at) if self._again else due_at
-        self._again[source_id] = tries, due_at
+        self._again[source_id] = _Again(tries, due_at, slow)
         return tries
 
     async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
@@ -117,7 +138,7 @@ class Parking:
                         failure.fault is Fault.PROJECTION and parked.decision == "waiting"
                     )
                     if waits and page[0].seq_nr == parked.seq_nr:
-                        tries = self._try_later(parked.source_id)
+                        tries = self._try_later(parked.source_id, slow=failure.fault is Fault.BATCH)
                         self._reporting.attempt_failed(page[0], failure, tries)
                         return
                     self._reporting.attempt_failed(page[0], failure, 1)
@@ -135,7 +156,17 @@ class Parking:
                 return
         await self._transactions.unpark(session, parked.source_id)
         self._again.pop(parked.source_id, None)
+        if parked.again and parked.decision != "drop":
+            self._try_all()
         self._reporting.unparked(parked.source_id)
+
+    def _try_all(self) -> None:
+        """Try all again now that wait for a repair: it may have been made."""
+        now = asyncio.get_running_loop().time()
+        for source_id, again in self._again.items():
+            if not again.slow:
+                self._again[source_id] = again._replace(due_at=now)
+                self._due_at = now
 
     async def _read(
         self, session: OwnedSession, source_id: str, first: int, size: int

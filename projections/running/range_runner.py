@@ -205,12 +205,13 @@ class RangeRunner:
         journal, exact = self._log.log, self._settings.backtracking == "writer-lock"
         alone = journal.queries is JOURNAL and journal.primary is None and not self._log.apart
         inline = await self._store.is_inline(session, self._log.stored_name)
+        reporting = Reporting(self.projection.name, self.claim.slices, self._process.observer)
         self._acceptance = Acceptance(
             self.projection.name, self._reader, self._reading, transactions, exact=exact, inline=inline,
-            evicts=alone and self.claim.slices == ALL_SLICES,
+            evicts=alone and self.claim.slices == ALL_SLICES, passed_over=reporting.passed_over,
         )  # fmt: skip
         self._transactions = transactions
-        self._make_pipeline(target, transactions)
+        self._make_pipeline(target, transactions, reporting)
         self._decisions |= self._parking.follow(sources)
 
     async def _fit_journal(self) -> None:
@@ -254,16 +255,16 @@ class RangeRunner:
             raise self._store.outdated
         return not self._stopping.is_set()
 
-    def _make_pipeline(self, target: object, transactions: Transactions) -> None:
+    def _make_pipeline(self, target: object, transactions: Transactions, reporting: Reporting) -> None:
         projection, process = self.projection, self._process
         dispatcher = Dispatcher(
             projection, target, process.tables, process.monitor, self._settings.handler_timeout,
             read_models=process.read_models, reacts=self.claim.projection_id, in_place=self._log.is_here,
         )  # fmt: skip
-        reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(
-            dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading
-        )
+            dispatcher, transactions, reporting, projection.batch_size, self._reader, reading=self._reading,
+            lease=self._settings.lease,
+        )  # fmt: skip
         retrying = Retrying(projection, self._streak, self._parking, reporting, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,

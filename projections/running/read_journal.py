@@ -38,6 +38,9 @@ from projections.running.settings import RunSettings
 
 log = logging.getLogger("projections")
 
+LOOK_EVERY = 60.0
+"""Seconds: how often it is asked whether there are events that no page has."""
+
 Reading: TypeAlias = Callable[[OwnedSession], AbstractAsyncContextManager[OwnedSession]]
 """Lends what to read the journal with to a range that has a session; see :meth:`ReadJournal.reading`."""
 
@@ -79,6 +82,7 @@ class ReadJournal:
         self.name = self.stored_name or OWN_NAME
         """Its own."""
         self._mark = "" if alone else f"@{self.name}"
+        self._told = 0
         self.until: datetime | None = None
         """Its time when it was first looked at; None before."""
 
@@ -142,6 +146,17 @@ class ReadJournal:
             found = set(await entity_types(session, queries=read.queries))
         with self.named():
             return found, (await now_in(read)).time
+
+    async def tell_passed_over(self) -> float:
+        """Say how many events no projection gets, where there are more than were told of; how soon to look again."""
+        count = await self.log.passed_over()
+        if count > max(self._told, self.log.told):
+            self._told = count
+            log.warning(
+                "journal %r: %s", self.name, Log.passed_over_said(count),
+                extra={"action": "events_passed_over", "journal": self.name, "events": count},
+            )  # fmt: skip
+        return LOOK_EVERY
 
     def backtracking(self, claim: Claim, settings: RunSettings) -> Backtracking:
         """What says of a range which page is to be read next."""

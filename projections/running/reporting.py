@@ -23,6 +23,7 @@ class Reporting:
         self._name = name
         self._slices = slices
         self._observer = observer
+        self._told_of_numbers = False
 
     @contextmanager
     def batch(self, envelopes: Sequence[EventEnvelope]) -> Iterator[None]:
@@ -56,6 +57,17 @@ class Reporting:
         """An event was given up and passed over."""
         self._given_up("skipped", envelope, failure)
         self._observer.skipped(self._name, envelope, failure)
+
+    def passed_over(self, envelope: EventEnvelope) -> None:
+        """An event's number is below the first one; the log has the first of the range."""
+        if not self._told_of_numbers:
+            self._told_of_numbers = True
+            log.warning(
+                "%s: slices %s: %s is passed over, and so is each event with a number below the first one",
+                self._name, self._slices, describe(envelope),
+                extra={"action": "events_passed_over", "projection": self._name, "slices": str(self._slices)},
+            )  # fmt: skip
+        self._observer.passed_over(self._name, envelope)
 
     def parked(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         """A source was set aside at this event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from journal import (
     KeptSession,
     Log,
     LogToOpen,
+    ProjectionsError,
     SliceRange,
     as_log,
     slice_ranges,
@@ -36,7 +37,7 @@ from projections.running.membership import Membership
 from projections.running.observer import Observers
 from projections.running.process import Process
 from projections.running.ranges import Ranges, register
-from projections.running.read_journal import ReadJournal
+from projections.running.read_journal import LOOK_EVERY, ReadJournal
 from projections.running.settings import RunSettings, pause_after
 
 log = logging.getLogger("projections")
@@ -197,12 +198,21 @@ class _Running:
             if discovery is not None:
                 self._beside.append(self._group.create_task(self._discover(discovery)))
             await self._membership.run(until_caught_up=until_caught_up)
+            with suppress(ProjectionsError):  # who has caught up has not handled these
+                for read in self._process.logs if until_caught_up else ():
+                    await read.tell_passed_over()
             await end(*self._beside)
 
     def _begin_all(self, read: ReadJournal) -> None:
         for number, (reads, projection) in self._known.items():
             if reads is read:
                 self._begin(number, read, projection)
+        if not read.log.queries.passed_over:
+            return
+        telling = Service(
+            f"journal {read.name!r}", read.tell_passed_over, restart=lambda _: timedelta(seconds=LOOK_EVERY)
+        )
+        self._beside.append(self._group.create_task(telling.run(first=LOOK_EVERY)))
 
     def _begin(self, number: int, read: ReadJournal, projection: Projection) -> None:
         ranges = Ranges(self._process, projection, number, self._group, self._cut, read=read)

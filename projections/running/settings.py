@@ -67,7 +67,7 @@ class RunSettings(LeaseSettings):
     """How often the horizon moves on while no event comes: what a restart looks at again, against idle queries."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
-    """Pauses before a failed range starts again; where the database has failed, a fifth of the lease at most."""
+    """Pauses before a failed range starts again: a lease at most, and a fifth of it where the database has failed."""
 
     alike_failures: int = Field(default=ALIKE, ge=1)
     """How many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
@@ -92,7 +92,8 @@ def pause_after(settings: RunSettings, failures: int, *, of_the_database: bool) 
     Args:
         settings: The lengths of pauses.
         failures: 1 for the first.
-        of_the_database: Nobody says when it is back, and what waits then is to be handled within two leases.
+        of_the_database: Then all ranges wait for it, and so do heartbeats.
+
+    Nobody says when a fault has passed, and what waits then is to be handled within two leases.
     """
-    delay = settings.restart.delay(failures)
-    return min(delay, settings.lease / 5) if of_the_database else delay
+    return min(settings.restart.delay(failures), settings.lease / (5 if of_the_database else 1))

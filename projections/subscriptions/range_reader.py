@@ -145,7 +145,7 @@ class RangeReader:
         """Cancel all that is in hand, and go on from the stored cursor after a pause."""
         self._failures = 1 if self.stored > self._failed_at else self._failures + 1
         self._failed_at = self.stored
-        delay = self._settings.restart.delay(self._failures)
+        delay = min(self._settings.restart.delay(self._failures), self._settings.lease)
         log.error(
             "group %s: slices %s: %s failed, starting again after match %d in %.1f s: %s",
             self._group, self.held.slices, what, self.stored, delay.total_seconds(), said(error),

@@ -41,7 +41,8 @@ class ConsumerSettings(LeaseSettings):
     """How often the database is asked for news: latency against queries."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
-    """Pauses before a range whose handler failed starts again, and before a lost database is asked again."""
+    """Pauses before a range whose handler failed starts again, a lease at most, and before a lost database is asked
+    again, a fifth of it."""
 
     retries_every: timedelta = Field(default=timedelta(seconds=3), gt=_NONE)
     """How often failed batches that are due are looked for, such as those of a process that died; those that this one

@@ -240,7 +240,7 @@ def decided(did: Literal["retried", "dropped"], what: str, count: int, **more: A
 
 def left_to(answer: Answer, who: str, *, runs: bool) -> Answer:
     """An answer, and whether anybody runs who is to do what was decided; for people, a note where nobody does."""
-    note = None if runs else f"no {who} runs: it is done when one does"
+    note = answer.note if runs or answer.note else f"no {who} runs: it is done when one does"
     return replace(answer, values={**answer.values, "running": runs}, note=note)
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from journal import PAGE_BYTES, Database, OwnedSession, Row
+from journal import PAGE_BYTES, Database, OwnedSession, Row, Session
+from journal.turns import is_done
 from projections.webhooks.retry_policy import RetryPolicy
 
 log = logging.getLogger("projections")
@@ -23,6 +24,9 @@ _FINISH = "SELECT projections._finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, 
 _EXPIRE = "SELECT projections._expire_deliveries_v1()"
 _EXPIRED_AT_ONCE = 1000
 _REAP = "SELECT projections._reap_deliveries_v1()"
+_SHOW = "SELECT projections._take_turn_v1($1, $2)"
+_CHORE = "webhook deliveries"
+_SEEN_WITHIN = timedelta(seconds=30)
 
 
 class Claimed(NamedTuple):
@@ -130,6 +134,16 @@ async def reap(session: OwnedSession) -> int:
     """Take back attempts whose lease is over; returns how many."""
     lost: int = await session.fetchval(_REAP)
     return lost
+
+
+async def show_alive(session: OwnedSession, every: timedelta) -> None:
+    """Say that a process delivers, if none has said so for this long."""
+    await session.fetchval(_SHOW, _CHORE, every)
+
+
+async def delivers(session: Session) -> bool:
+    """Whether a process delivers, or did until some seconds ago."""
+    return await is_done(session, _CHORE, _SEEN_WITHIN)
 
 
 async def expire(session: OwnedSession) -> bool:

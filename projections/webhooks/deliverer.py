@@ -18,7 +18,7 @@ from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.service import AT_ONCE, WHEN_WOKEN, Pace, Service, log_failure
 from journal.tasks import end, raise_errors, running
 from projections.running import PageLimit
-from projections.webhooks.claims import Claimed, Outcome, Room, claim, expire, reap
+from projections.webhooks.claims import Claimed, Outcome, Room, claim, expire, reap, show_alive
 from projections.webhooks.compression import Compression
 from projections.webhooks.delivery_observer import CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import Cipher, PlainCipher
@@ -175,6 +175,7 @@ class _Deliverer:
         now = asyncio.get_running_loop().time()
         if now >= self._reap_at:
             self._reap_at = now + self._settings.reap_every.total_seconds()
+            await show_alive(session, self._settings.reap_every)
             for _ in range(_EXPIRING):
                 self._expiring = await expire(session)
                 if not self._expiring:

@@ -30,6 +30,8 @@ from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.expiry import ExpiresAfter, Expiry
 from projections.webhooks.messages import MESSAGE, Message, message_of
 
+FAN_OUT = "webhooks/"
+"""The name of a projection that makes deliveries begins with it, and goes on with the entity type."""
 _BATCH = 1000
 _TOGETHER = 5000
 """Deliveries that are made in one statement, or a few more: an event may be for any number of endpoints."""
@@ -78,7 +80,7 @@ class FanOut:
         self._expiry = Expiry(expires_after)
         self._endpoints = _KnownEndpoints()
         self.__projection__ = Projection(
-            f"webhooks/{entity_type}", EntityTypes((entity_type,)), 1, Kind.ENVELOPES, {}, lambda: self,
+            f"{FAN_OUT}{entity_type}", EntityTypes((entity_type,)), 1, Kind.ENVELOPES, {}, lambda: self,
             ExactlyOnce(), Recovery.retry_and_park(), Group(), "ignore", _BATCH, (),
         )  # fmt: skip
 

@@ -47,8 +47,8 @@ class MessageOptions(TypedDict, total=False):
     """What can be said about a message that is sent: the arguments of :func:`message_event`."""
 
     message_id: UUID | str | None
-    """Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same content,
-    under whatever order key, nothing happens."""
+    """Makes it idempotent: a UUID, or any text that is the tenant's own for it; a UUID is the same id as its text. Sent
+    again with the same content, under whatever order key, nothing happens."""
     order_key: str | None
     """An endpoint that asks for an order gets messages with the same key one after the other; up to 1,000 bytes."""
     not_before: datetime | None
@@ -113,14 +113,14 @@ async def send(
         tenant: The tenant whose endpoints get it, 1 to 200 characters.
         topic: The topic that endpoints ask for, such as ``flight.delayed``.
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
-        options: ``message_id``: a UUID, or a text that is unique for the tenant; sent again with the same content,
-            under whatever order key, nothing happens. ``order_key``: an endpoint that asks for an order gets messages
-            with the same key one after the other; up to 1,000 bytes. ``not_before``: a time with its zone, before which
-            it is not sent. ``endpoint_id``: for this endpoint alone, if its topics and filter let it through.
-            ``eligible_for_retry``: whether it is tried again when it fails (default: True). ``metadata``: labels for
-            filters and for the log, which are not sent. ``expires_at``: a time with its zone; what is not delivered by
-            then is not attempted any more. ``traceparent``: the W3C trace context to trace from; by default that of the
-            current span of OpenTelemetry.
+        options: ``message_id``: a UUID or a text, unique for the tenant, where a UUID is the same as its text; sent
+            again with the same content, under whatever order key, nothing happens. ``order_key``: an endpoint that asks
+            for an order gets messages with the same key one after the other; up to 1,000 bytes. ``not_before``: a time
+            with its zone, before which it is not sent. ``endpoint_id``: for this endpoint alone, if its topics and
+            filter let it through. ``eligible_for_retry``: whether it is tried again when it fails (default: True).
+            ``metadata``: labels for filters and for the log, which are not sent. ``expires_at``: a time with its zone;
+            what is not delivered by then is not attempted any more. ``traceparent``: the W3C trace context to trace
+            from; by default that of the current span of OpenTelemetry.
 
     Returns:
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see. For a ``message_id`` that
@@ -131,7 +131,7 @@ async def send(
         InvalidEvent: The data cannot be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
-    return (await append(connection, [message_event(tenant, topic, data, of_schedule=False, **options)]))[0]
+    return (await append(connection, [message_event(tenant, topic, data, **options)]))[0]
 
 
 def send_sync(
@@ -146,7 +146,7 @@ def send_sync(
 
     Arguments, result and errors are those of :func:`send`.
     """
-    return append_sync(connection, [message_event(tenant, topic, data, of_schedule=False, **options)])[0]
+    return append_sync(connection, [message_event(tenant, topic, data, **options)])[0]
 
 
 def message_event(
@@ -163,12 +163,13 @@ def message_event(
     expires_at: datetime | None = None,
     traceparent: str | None = None,
     of_schedule: bool = False,
+    event_id: UUID | None = None,
 ) -> Event:
     """
     The event that :func:`send` appends, for who appends many.
 
     Those of schedules have sources of their own: a transaction of an application that has sent for the tenant, and
-    stays open, holds up no ticks.
+    stays open, holds up no ticks. An ``event_id`` is for those whose maker knows that no tenant can choose it.
     """
     _check(tenant, topic, not_before, expires_at, order_key)
     if traceparent is not None and not is_traceparent(traceparent):
@@ -186,7 +187,8 @@ def message_event(
         "traceparent": traceparent or current_traceparent(),
     }
     facts |= {key: value for key, value in optional.items() if value is not None}
-    event_id = None if message_id is None else message_uuid(tenant, message_id)
+    if message_id is not None:
+        event_id = message_uuid(tenant, message_id)
     key = order_key if order_key is not None else str(event_id or uuid4())
     kind = "webhook-schedules" if of_schedule else "webhooks"
     source_id = f"{kind}/{tenant}/{crc32(key.encode()) % _SOURCES}"
@@ -195,8 +197,6 @@ def message_event(
 
 def message_uuid(tenant: str, message_id: UUID | str) -> UUID:
     """The event id of a message that was sent under an id of the tenant's own."""
-    if isinstance(message_id, UUID):
-        return message_id
     return uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{message_id}")
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from journal import Database, NotAllowed, Session
+import offsets
+from journal import Database, NotAllowed, Session, entity_types
 from projections.monitoring import (
     DEAD_LISTED,
     LISTED,
@@ -26,6 +27,8 @@ from projections.monitoring import (
 from projections.terminal.ages import age
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints, EndpointState
+from projections.webhooks.fan_out import FAN_OUT
+from projections.webhooks.messages import MESSAGE
 from projections.webhooks.stats import (
     DeadDelivery,
     EndpointStats,
@@ -37,7 +40,6 @@ from projections.webhooks.stats import (
 
 _SAMPLE = 200
 """Attempts of each endpoint whose success and times are reported: the newest ones of the last hour."""
-_INTERNAL = "webhooks/"
 _LATE = 60.0
 """Seconds after which what is due, and would be done at once, is done by nobody."""
 _DELIVER = "projections webhooks deliver"
@@ -70,6 +72,8 @@ class _Webhooks(Observed):
     """All endpoints together: how late they are is for metrics, they have no ranges."""
 
     totals: WebhookTotals
+    never_made: bool
+    """Whether messages are sent, and nobody has ever made deliveries of them."""
 
     def metrics(self) -> Iterator[Measure]:
         yield self._by_state(
@@ -96,8 +100,10 @@ class _Webhooks(Observed):
 
     def vacancies(self, idle: Sequence[str]) -> Iterator[Vacancy]:
         totals = self.totals
+        if self.never_made:
+            yield Vacancy("delivery", "nobody has ever made deliveries of messages that are sent", _DELIVER)
         for name in idle:
-            entity_type = name.removeprefix(_INTERNAL)
+            entity_type = name.removeprefix(FAN_OUT)
             yield Vacancy("delivery", f"nobody makes deliveries of events of {entity_type!r}", _DELIVER)
         if totals.overdue > _LATE and not totals.in_flight:
             waits = f"{totals.pending} pending, the first one due for {age(totals.overdue)}"
@@ -126,7 +132,13 @@ class _Webhooks(Observed):
 
 
 async def _look(session: Session) -> _Webhooks:
-    return _Webhooks(await webhook_totals(session))
+    totals = await webhook_totals(session)
+    never_made = (
+        totals.endpoints > totals.disabled
+        and f"{FAN_OUT}{MESSAGE}" not in await offsets.names(session)
+        and MESSAGE in await entity_types(session)
+    )
+    return _Webhooks(totals, never_made)
 
 
 def _endpoint(one: EndpointStats) -> dict[str, Any]:
@@ -184,6 +196,6 @@ MONITORED = Monitored(
         "drop-delivery": _drop,
         "retry-endpoint": _retry_all,
     },
-    internal=[_INTERNAL],
+    internal=[FAN_OUT],
     roles=["delivery", "schedules"],
 )

@@ -202,7 +202,7 @@ def _due_ticks(row: Row, standstills: Sequence[Standstill], room: int) -> DueTic
 def _event(row: Row, tick: datetime) -> Event:
     return message_event(
         row["tenant"], row["topic"], RawJson(row["data"]),
-        message_id=_tick_id(row["schedule_id"], tick), order_key=row["schedule_id"], endpoint_id=row["endpoint_id"],
+        event_id=_tick_id(row["schedule_id"], tick), order_key=row["schedule_id"], endpoint_id=row["endpoint_id"],
         of_schedule=True,
         metadata={"schedule": row["name"], "schedule_id": row["schedule_id"], "tick": tick.isoformat()},
     )  # fmt: skip

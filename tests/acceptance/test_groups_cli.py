@@ -13,7 +13,7 @@ import pytest
 from journal import Database
 from projections.subscriptions import create_group, subscribe
 from projections.subscriptions.groups import poll_group
-from tests.fixtures.commands import COMMAND, called, environment, projections, query
+from tests.fixtures.commands import COMMAND, NOBODY, called, environment, projections, query
 from tests.fixtures.projections import execute
 from tests.fixtures.subscriptions import landed, landed_and_matched
 
@@ -61,7 +61,8 @@ def rows(table: str) -> list[list[str]]:
 
 def done(*arguments: str) -> str:
     result = called(*arguments)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0, result.stderr
+    assert NOBODY.fullmatch(result.stderr)
     return result.stdout
 
 

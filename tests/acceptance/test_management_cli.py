@@ -137,7 +137,7 @@ def test_status_counts_parked_sources_in_the_range_they_belong_to(handled: str) 
 
     table = called("status", "--ranges", "--dsn", handled).stdout
 
-    rows = [line.split("│") for line in table.splitlines() if "delays" in line]
+    rows = [line.split("│") for line in table.splitlines() if "│ delays" in line]
     assert len(rows) == 4
     assert sum(int(row[-2]) for row in rows) == 2
 

@@ -16,7 +16,7 @@ from journal import Database
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.receiver import Receiver
 from projections.webhooks.signing import generate_secret, parse_secret
-from tests.fixtures.commands import called
+from tests.fixtures.commands import NOBODY, called
 from tests.fixtures.raw_server import RawServer, respond
 
 LOCAL = ("--allow-http", "--allow-address", "127.0.0.0/8")
@@ -32,7 +32,8 @@ def values(*arguments: str) -> Any:
 
 def done(*arguments: str) -> str:
     result = called("webhooks", *arguments)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0, result.stderr
+    assert NOBODY.fullmatch(result.stderr)
     return result.stdout
 
 

@@ -33,7 +33,7 @@ OTHERS = {
     "projections/demo/rebuilding.py": "events",
     "projections/demo/webhooks.py": "webhook_deliveries",
     "projections/monitoring/tracing.py": "events",  # an attribute of spans
-    "projections/subscriptions/commands/dead_letters.py": "workers",
+    "projections/subscriptions/commands/left_to.py": "workers",
     "projections/subscriptions/commands/unanswered.py": "events",
     "projections/webhooks/api/message_operations.py": "events",
     "spark_projections/archive/erasing.py": "erased_messages",

@@ -117,6 +117,7 @@ def _shown(found: Snapshot, by: By) -> Iterator[str | Table]:
     for each in found.projections if by == "slice" else ():
         idle = len(each.slices) - len(_behind(each))
         yield printable(f"projection {each.name!r}: {idle:,} slices with nothing to handle")
+    yield from (printable(each.note) for each in found.projections if each.note)
 
 
 def _behind(projection: ProjectionLag) -> list[SliceLag]:
@@ -146,7 +147,16 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
 
 def _projection_values(one: ProjectionLag, by: By) -> dict[str, object]:
     values = picked(
-        one, "name", "journal", "state", "paused", "backlog", "parked", "handled", lag_seconds="lag"
+        one,
+        "name",
+        "journal",
+        "state",
+        "paused",
+        "backlog",
+        "parked",
+        "handled",
+        "passed_over",
+        lag_seconds="lag",
     )
     values |= type_keys(one.entity_types)
     if by == "slice":

@@ -8,6 +8,7 @@ import click
 
 from journal import Database, Session
 from projections.subscriptions import DeadLetters, FailedBatch, MatchedEvent
+from projections.subscriptions.commands.left_to import left_to_consumers
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
@@ -16,19 +17,12 @@ from projections.terminal.output import (
     Answer,
     Columns,
     decided,
-    left_to,
     listing,
     printable,
     table_of,
     values_of,
 )
 
-_RUNS = """
-SELECT EXISTS (
-    SELECT FROM projections.workers AS w INNER JOIN projections.subscription_groups AS g ON w.group_id = g.group_id
-    WHERE g.name = $1 AND w.lease_until > clock_timestamp()
-)
-"""
 _Number = Annotated[int, Arg("ID")]
 _SomeNumber = Annotated[int | None, Arg("[ID]")]
 _COLUMNS: Columns = {
@@ -96,7 +90,7 @@ async def retry(
     A running consumer that has this handler does it within a moment; else it waits for one.
     """
     answer = decided("retried", "dead letters", await DeadLetters(session).retry(group, number))
-    return left_to(answer, f"consumer of group {group!r}", runs=await session.fetchval(_RUNS, group))
+    return await left_to_consumers(session, answer, group)
 
 
 @dead.command()

@@ -13,6 +13,7 @@ from journal import Database, OwnedSession, ProjectionsError, Session
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group, rewind_group
 from projections.subscriptions.commands.catching_up import history_notes, history_values
 from projections.subscriptions.commands.dead_letters import dead
+from projections.subscriptions.commands.left_to import left_to_consumers, left_to_matching
 from projections.subscriptions.group_lag import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
 from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup
@@ -133,7 +134,7 @@ async def rescale(session: Session, /, name: str, *, ranges: NewRanges) -> Answe
     """
     before = await cursors(session, name)
     await rescale_group(session, name, ranges)
-    return rescaled("group", name, len(before), ranges)
+    return await left_to_consumers(session, rescaled("group", name, len(before), ranges), name)
 
 
 @groups.command()
@@ -152,11 +153,12 @@ async def rewind(
     confirm(f"Have group {name!r} handle all its events again, from {_time(start)} on?", yes=yes)
     async with database.session() as session, session.transaction():
         number = await rewind_group(session, name, start)
-    what = counted(number, "subscription catches", "subscriptions catch")
-    return done(
-        f"group {name!r}: {what} up, from {_time(start)} on", name=name, subscriptions=number,
-        starts_at=None if isinstance(start, str) else start,
-    )  # fmt: skip
+        what = counted(number, "subscription catches", "subscriptions catch")
+        answer = done(
+            f"group {name!r}: {what} up, from {_time(start)} on", name=name, subscriptions=number,
+            starts_at=None if isinstance(start, str) else start,
+        )  # fmt: skip
+        return await left_to_matching(session, answer)
 
 
 def _time(start: datetime | str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import click
 
 from journal import RawJson, Session
+from projections.subscriptions.commands.left_to import left_to_matching
 from projections.subscriptions.publishing import DEFAULT_PUBLISHER
 from projections.subscriptions.publishing import publish as publish_event
 from projections.terminal.commands import Opt, derived
@@ -48,4 +49,5 @@ async def publish(
         session, topic, RawJson(payload), publisher=publisher, subscription_id=subscription_id,
         not_before=not_before,
     )  # fmt: skip
-    return done(f"{printable(found.source_id)} {found.seq_nr}: {found.event_id}", **appended(found))
+    answer = done(f"{printable(found.source_id)} {found.seq_nr}: {found.event_id}", **appended(found))
+    return await left_to_matching(session, answer)

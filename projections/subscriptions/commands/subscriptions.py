@@ -13,6 +13,7 @@ from journal import Database, NotAllowed, NotFound, Session
 from projections.subscriptions import cursors, unsubscribe
 from projections.subscriptions.catching_up import history_progress
 from projections.subscriptions.commands.catching_up import history_notes, history_values
+from projections.subscriptions.commands.left_to import left_to_matching
 from projections.subscriptions.commands.unanswered import waiting
 from projections.subscriptions.stopped_conditions import release_condition
 from projections.terminal.ages import age
@@ -151,7 +152,8 @@ async def release(session: Session, /, condition_id: Annotated[int, Arg("CONDITI
             "those that are, `projections subscriptions waiting` events",
             "wrong_state",
         )
-    return done(f"condition {condition_id} is asked again", condition_id=condition_id, released=True)
+    answer = done(f"condition {condition_id} is asked again", condition_id=condition_id, released=True)
+    return await left_to_matching(session, answer)
 
 
 @subscriptions.command()

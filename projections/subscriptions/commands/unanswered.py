@@ -7,8 +7,8 @@ from typing import Annotated, NamedTuple
 
 import click
 
-import offsets
 from journal import Database, NotFound, Session
+from projections.subscriptions.commands.left_to import left_to_matching
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
@@ -18,7 +18,6 @@ from projections.terminal.output import (
     Columns,
     at,
     decided,
-    left_to,
     listing,
     printable,
     shortened,
@@ -158,7 +157,7 @@ async def retry(session: Session, /, number: _SomeNumber = None, *, every: Every
     wait for it, `projections subscriptions release` the condition.
     """
     answer = decided("retried", "events", await _decide(session, _RETRY, _RETRY_ALL, number))
-    return left_to(answer, "worker that matches", runs=await offsets.runs(session, "matching"))
+    return await left_to_matching(session, answer)
 
 
 @waiting.command()

@@ -29,7 +29,7 @@ from projections.webhooks.api.operations import (
 )
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
-from projections.webhooks.messages import send
+from projections.webhooks.messages import message_uuid, send
 from projections.webhooks.sender import HttpSender, NotSentError
 from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.stats import EndpointStats, endpoint_stats
@@ -322,11 +322,12 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
     topic = call.body.topic or re.sub(r"\*+", "test", endpoint.topics[0])
     data: Any = call.raw.get("data", {"test": True})
-    event_id = uuid4()
-    _check_wanted(endpoint, topic, str(event_id), call.body.data if "data" in call.raw else data)
+    message_id = uuid4()
+    event_id = str(message_uuid(endpoint.tenant, message_id))
+    _check_wanted(endpoint, topic, event_id, call.body.data if "data" in call.raw else data)
     async with call.services.database.session() as session, session.transaction():
         sent = await send(
-            session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id,
+            session, endpoint.tenant, topic, data, message_id=message_id, endpoint_id=endpoint.endpoint_id,
             expires_at=call.body.expires_at,
         )  # fmt: skip
     return SentTest(event_id=str(sent.event_id), topic=topic)

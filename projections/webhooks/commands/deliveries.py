@@ -29,7 +29,7 @@ from projections.terminal.output import (
     values_of,
 )
 from projections.webhooks.commands.log import ATTEMPT_COLUMNS, attempt_values
-from projections.webhooks.commands.options import EndpointId, whole_endpoint_id
+from projections.webhooks.commands.options import EndpointId, left_to_deliverers, whole_endpoint_id
 from projections.webhooks.deliveries import (
     Deliveries,
     Delivery,
@@ -306,7 +306,7 @@ async def _retried(
     else:
         whole = await whole_endpoint_id(database, endpoint)
         retried = await service.retry(None, whole, event, states=states or None)
-    return decided("retried", "deliveries", retried)
+    return await left_to_deliverers(database, decided("retried", "deliveries", retried))
 
 
 async def _dropped(

@@ -35,7 +35,13 @@ from projections.webhooks.commands.credentials import (
     set_oauth,
 )
 from projections.webhooks.commands.endpoint_settings import Settings
-from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
+from projections.webhooks.commands.options import (
+    Addresses,
+    EndpointId,
+    left_to_deliverers,
+    secret_of,
+    whole_endpoint_id,
+)
 from projections.webhooks.commands.testing import test, verify
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
@@ -298,7 +304,8 @@ async def _set_state(
 ) -> Answer:
     whole = await whole_endpoint_id(database, endpoint_id)
     await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
-    return done(f"endpoint {whole} is {said}", endpoint_id=whole, state=state)
+    answer = done(f"endpoint {whole} is {said}", endpoint_id=whole, state=state)
+    return await left_to_deliverers(database, answer) if state == "active" else answer
 
 
 def _values(one: Endpoint) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import click
 
+import offsets
 from journal import ConnectionSettings, Database
 from projections.http.addresses import Address
 from projections.terminal.commands import Arg, Dsn, Opt
@@ -16,9 +17,13 @@ from projections.terminal.http_server import serve_until_stopped
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import Pgbouncer
 from projections.terminal.options import text_of
+from projections.terminal.output import Answer, left_to
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.claims import delivers
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.fan_out import FAN_OUT
+from projections.webhooks.messages import MESSAGE
 from projections.webhooks.tenant_rows import TenantRows
 
 EndpointId = Annotated[str, Arg("ENDPOINT")]
@@ -107,3 +112,10 @@ async def whole_endpoint_id(database: Database, given: str) -> str:
 def secret_of(file: str | None) -> str | None:
     """The secret that a file has, or stdin for ``-``; None without one. It is never taken from the command line."""
     return None if file is None else text_of(file if file == "-" else f"@{file}")
+
+
+async def left_to_deliverers(database: Database, answer: Answer, *, message: bool = False) -> Answer:
+    """An answer, and whether anybody delivers; of a message, also whether anybody makes deliveries of it."""
+    async with database.session() as session:
+        runs = await delivers(session) and (not message or await offsets.runs(session, f"{FAN_OUT}{MESSAGE}"))
+    return left_to(answer, "process that delivers webhooks", runs=runs)

@@ -23,7 +23,7 @@ from projections.terminal.output import (
     short_id,
     values_of,
 )
-from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id, whole_id
+from projections.webhooks.commands.options import OneEndpoint, left_to_deliverers, whole_endpoint_id, whole_id
 from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule, Schedules
 
@@ -142,7 +142,8 @@ async def resume(database: Database, /, schedule_id: _ScheduleId) -> Answer:
     """Go on with the first tick from now on; those in the pause are not sent."""
     service, whole = await _found(database, schedule_id)
     one = await service.resume(None, whole)
-    return done(f"schedule {whole} goes on: next at {_next(one)}", schedule_id=whole, state="active")
+    answer = done(f"schedule {whole} goes on: next at {_next(one)}", schedule_id=whole, state="active")
+    return await left_to_deliverers(database, answer, message=True)
 
 
 @schedules.command(short_help="Send its message now, in addition to its ticks.")
@@ -151,7 +152,8 @@ async def run(database: Database, /, schedule_id: _ScheduleId) -> Answer:
     """Send its message now, in addition to its ticks, also while it is paused."""
     service, whole = await _found(database, schedule_id)
     sent = await service.send_now(None, whole)
-    return done(f"message {sent.event_id} is stored", **picked(sent, "event_id", "db_timestamp"))
+    answer = done(f"message {sent.event_id} is stored", **picked(sent, "event_id", "db_timestamp"))
+    return await left_to_deliverers(database, answer, message=True)
 
 
 @schedules.command()

@@ -13,7 +13,7 @@ from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Json, NotBefore
 from projections.terminal.output import Answer, appended, at, printable
 from projections.terminal.times import Time
-from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id
+from projections.webhooks.commands.options import OneEndpoint, left_to_deliverers, whole_endpoint_id
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.messages import send as send_message
 
@@ -84,4 +84,5 @@ async def send(
     note = None
     if not await Endpoints(database).list(tenant, limit=1):
         note = f"note: tenant {printable(tenant)!r} has no endpoint, so it goes nowhere"
-    return Answer(appended(sent), [f"message {sent.event_id} is stored{later}"], note=note)
+    answer = Answer(appended(sent), [f"message {sent.event_id} is stored{later}"], note=note)
+    return await left_to_deliverers(database, answer, message=True)

@@ -67,6 +67,26 @@ BEGIN
             FROM pg_partition_tree(p_table) AS p INNER JOIN pg_trigger AS t ON p.relid = t.tgrelid
             WHERE p_update AND p.parentrelid IS NOT NULL
             AND t.tgname > 'zz_projections_capture_moves' AND t.tgtype & 19 = 19 AND t.tgenabled <> 'D'
+            UNION ALL
+            SELECT format(
+                '%s may write it, and may not call %s, so each write would fail: %s', g.grantee, _serializer, concat_ws(
+                    '; ', CASE WHEN NOT g.finds THEN format('GRANT USAGE ON SCHEMA %s TO %s', f.pronamespace::regnamespace, g.grantee) END,
+                    CASE WHEN NOT g.calls THEN format('GRANT EXECUTE ON FUNCTION %s TO %s', _serializer, g.grantee) END
+                )
+            )
+            FROM pg_class AS c
+            INNER JOIN pg_proc AS f ON f.oid = p_serializer
+            CROSS JOIN LATERAL (
+                SELECT DISTINCT
+                    CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
+                    CASE a.grantee WHEN 0 THEN has_schema_privilege('public', f.pronamespace, 'USAGE')
+                        ELSE has_schema_privilege(a.grantee, f.pronamespace, 'USAGE') END AS finds,
+                    CASE a.grantee WHEN 0 THEN has_function_privilege('public', f.oid, 'EXECUTE')
+                        ELSE has_function_privilege(a.grantee, f.oid, 'EXECUTE') END AS calls
+                FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
+                WHERE a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
+            ) AS g
+            WHERE c.oid = p_table AND NOT (g.finds AND g.calls)
             LIMIT 1
         )
     END;

@@ -269,3 +269,30 @@ def test_a_function_of_the_writers_search_path_does_not_take_the_place_of_postgr
 
     assert len(told(shop)) == 1
     assert seen == []
+
+
+def test_a_function_that_a_writer_of_the_table_may_not_call_is_refused(
+    shop: Connection, stranger: Connection
+) -> None:
+    """Else each of its writes would fail."""
+    writer = stranger.info.user
+    shop.execute("REVOKE ALL ON orders FROM PUBLIC")
+    shop.execute(f"GRANT INSERT ON orders TO {writer}")
+    shop.execute("CREATE SCHEMA shapes")
+    shop.execute(
+        "CREATE FUNCTION shapes.own(text, jsonb, jsonb) RETURNS jsonb LANGUAGE sql RETURN coalesce($3, $2)"
+    )
+    shop.execute("REVOKE EXECUTE ON FUNCTION shapes.own FROM PUBLIC")
+    captured = "SELECT projections.capture_table_v1('orders', p_serializer => 'shapes.own')"
+
+    with pytest.raises(
+        psycopg.Error,
+        match=f"GRANT USAGE ON SCHEMA shapes TO {writer}; GRANT EXECUTE ON FUNCTION shapes.own TO {writer}",
+    ):
+        shop.execute(captured)
+
+    shop.execute(f"GRANT USAGE ON SCHEMA shapes TO {writer}")
+    shop.execute(f"GRANT EXECUTE ON FUNCTION shapes.own TO {writer}")
+    shop.execute(captured)
+    stranger.execute("INSERT INTO orders VALUES (1, 'Ann', 1, NULL)")
+    assert [one[1] for one in told(shop)] == ["insert"]

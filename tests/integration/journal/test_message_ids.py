@@ -17,10 +17,11 @@ from journal import (
     append,
     connect,
     find_event,
+    uuid7,
 )
 from projections.subscriptions import Publisher, publish, publish_sync, subscribe
 from projections.webhooks import send, send_sync
-from projections.webhooks.messages import message_event
+from projections.webhooks.messages import message_event, message_uuid
 from tests.fixtures.journal import event, pid, until_blocked
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.postgres import Databases
@@ -66,6 +67,11 @@ async def _until_it_waits(database: Database, of: int, waiting: asyncio.Task[App
     assert not waiting.done(), "it has not waited"
 
 
+def _id(store: Store, event_id: UUID) -> UUID:
+    """The event's, which is the tenant's own where it was sent."""
+    return message_uuid("acme", event_id) if store is _send else event_id
+
+
 async def _number(database: Database, event_id: UUID) -> int:
     async with database.session() as session:
         return int(
@@ -83,9 +89,9 @@ async def test_the_same_again_under_another_name_is_the_first_result(
     second = await _committed(database, store, event_id, "b")
 
     assert second == first
-    assert await _number(database, event_id) == 1
+    assert await _number(database, _id(store, event_id)) == 1
     async with database.session() as session:
-        found = await find_event(session, event_id)
+        found = await find_event(session, _id(store, event_id))
         assert found is not None
         assert found.source_id == second.source_id
         assert await session.fetchval(
@@ -103,7 +109,7 @@ async def test_other_content_under_another_name_is_a_conflict_that_names_both(
     with pytest.raises(EventIdConflict) as caught:
         await _committed(database, store, event_id, "b", 2)
 
-    assert f"event_id {event_id} is stored with other content" in str(caught.value)
+    assert f"event_id {_id(store, event_id)} is stored with other content" in str(caught.value)
     assert f"it is event {first.seq_nr} of source '{first.source_id}'" in str(caught.value)
     assert ("publisher/b" if store is _publish else "webhooks/acme/") in str(caught.value)
 
@@ -131,7 +137,7 @@ async def test_who_comes_second_waits_for_the_first(
             assert ((await waiting) == one) is commits
             await second.commit()
 
-    assert await _number(database, event_id) == 1
+    assert await _number(database, _id(store, event_id)) == 1
 
 
 @both
@@ -184,7 +190,7 @@ async def test_who_reads_an_older_snapshot_is_told_to_try_again(
         second = store_sync(connection, "b")
 
     assert second == first
-    assert await _number(database, event_id) == 1
+    assert await _number(database, _id(store, event_id)) == 1
 
 
 async def test_thousands_in_opposite_order_do_not_deadlock_and_are_stored_once(database: Database) -> None:
@@ -219,7 +225,7 @@ async def test_an_id_whose_event_has_left_is_free_and_one_message_again(
     event_id = uuid4()
     gone = await _committed(database, store, event_id, "a")
     async with database.session() as session:
-        await session.execute("DELETE FROM projections.events WHERE event_id = $1", event_id)
+        await session.execute("DELETE FROM projections.events WHERE event_id = $1", _id(store, event_id))
 
     async with database.session() as first, database.session() as second:
         await first.begin()
@@ -233,16 +239,20 @@ async def test_an_id_whose_event_has_left_is_free_and_one_message_again(
         await second.commit()
 
     assert again != gone
-    assert await _number(database, event_id) == 1
+    assert await _number(database, _id(store, event_id)) == 1
 
 
-async def test_an_id_is_a_message_of_its_tenant(database: Database) -> None:
+@pytest.mark.parametrize("message_id", ["m-1", uuid4(), uuid7(1_760_000_000_000, 7)])
+async def test_an_id_is_a_message_of_its_tenant(database: Database, message_id: UUID | str) -> None:
+    """Whatever others have sent under it; a UUID is the same id as its text."""
     async with database.transaction() as session:
-        ours, theirs = [
-            await send(session, tenant, "t", 1, message_id="m-1") for tenant in ("ours", "theirs")
+        ours, theirs, again = [
+            await send(session, tenant, "t", tenant, message_id=one)
+            for tenant, one in (("ours", message_id), ("theirs", message_id), ("ours", str(message_id)))
         ]
 
     assert ours.event_id != theirs.event_id
+    assert again == ours
 
 
 async def test_events_of_applications_and_messages_without_ids_take_none(database: Database) -> None:

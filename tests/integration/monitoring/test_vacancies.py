@@ -14,6 +14,7 @@ from journal import Database, slice_ranges
 from journal.partitions.making import make_partitions
 from projections.monitoring import vacancies
 from projections.subscriptions import create_group, subscribe
+from projections.webhooks import send
 from tests.fixtures.commands import called
 from tests.fixtures.http import asking, series
 from tests.fixtures.monitor import first, monitor, monitoring, told_by_the_database
@@ -57,6 +58,12 @@ async def _without_fan_out(database: Database) -> None:
     await register(database, "webhooks/plane")
 
 
+async def _never_delivered(database: Database) -> None:
+    await endpoint(database, "a")
+    async with database.transaction() as session:
+        await send(session, "acme", "t", 1)
+
+
 async def _due(database: Database) -> None:
     await endpoint(database, "a")
     await deliver_events(database, "a", 54)
@@ -85,6 +92,7 @@ NEEDED: dict[str, tuple[Callable[[Database], Awaitable[None]], str, str]] = {
         "delivery",
         "nobody delivers webhooks: 54 pending, the first one due for 18 min",
     ),
+    "never delivered": (_never_delivered, "delivery", "nobody has ever made deliveries of messages"),
     "tick": (_tick, "schedules", "a tick has been due for 5 min"),
     "never matched": (_never_matched, "matching", "nobody has ever matched events of 'plane'"),
     "partitions": (_partitions_run_out, "maintenance", "nobody maintains the partitions of events"),
@@ -150,8 +158,21 @@ async def test_what_nobody_does_comes_first_wherever_somebody_looks(database: Da
     for done in as_json:
         assert [one["role"] for one in json.loads(done.stdout)["vacancies"]] == ["worker", "delivery"]
     assert 'role="delivery"} 1.0' in samples
-    # It is asked without a token, and a monitor that says what is missing is ready.
-    assert (ready.status_code, ready.json()) == (200, {"status": "ok"})
+    # A monitor that says what is missing is ready.
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"status": "ok", "vacant_roles": ["delivery", "worker"]},
+    )
+
+
+async def test_who_has_no_token_is_not_told_which_roles_have_nobody(database: Database) -> None:
+    await _without_worker(database)
+    async with asking(monitor(database), "secret") as client:
+        without = await client.get("/readyz")
+        with_it = await client.get("/readyz", headers={"authorization": "Bearer secret"})
+
+    assert (without.status_code, without.json()) == (200, {"status": "ok"})
+    assert with_it.json() == {"status": "ok", "vacant_roles": ["worker"]}
 
 
 def alike(lines: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import offsets
 from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections import (
     AtLeastOnce,
+    Backoff,
     Event,
     EventEnvelope,
     Inline,
@@ -41,6 +43,7 @@ from tests.fixtures.projections import (
 DELIVERIES = pytest.mark.parametrize("delivery", [None, AtLeastOnce()], ids=["exactly-once", "at-least-once"])
 GOOD = [f"good{number}" for number in range(20)]
 OF_A_TENANT = [f"tenant{number}" for number in range(30)]
+HOUR = timedelta(hours=1)
 TENANT = "INSERT INTO of_tenant (source_id) VALUES ($1)"
 MAKE = "CREATE TABLE of_tenant (source_id text)"
 
@@ -120,6 +123,43 @@ async def test_where_too_many_fail_and_none_passes_none_is_parked(journal: Datab
         await until(journal, "SELECT count(*) = 30 FROM projections.source_offsets")
 
     assert told.names("parked", "skipped") == []
+
+
+async def test_a_range_that_has_failed_for_long_goes_on_within_a_lease_of_the_repair(
+    journal: Database,
+) -> None:
+    lasting = settings(restart=Backoff(HOUR, HOUR), lease=timedelta(seconds=1))
+    async with running(journal, recording(of_tenant, recovery=NO_RETRY), settings=lasting) as told:
+        await happen(journal, *OF_A_TENANT)
+        await told.first("failed")
+        await execute(journal, MAKE)
+        await until(journal, "SELECT count(*) = 30 FROM projections.source_offsets")
+
+
+async def test_sources_that_wait_for_a_repair_go_on_within_a_lease_of_it(
+    journal: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.running.parking._AGAIN", Backoff(HOUR, HOUR))
+    quick = settings(lease=timedelta(seconds=1))
+    async with running(journal, recording(of_tenant, recovery=NO_RETRY), settings=quick) as told:
+        await happen(journal, "tenant1", "good1", "tenant2")
+        await told.first("parked", 2)
+        await execute(journal, MAKE)
+        await until(journal, "SELECT count(*) = 0 FROM projections.parked_sources")
+
+
+async def test_when_one_that_waits_for_a_repair_is_handled_all_of_them_are_tried(
+    journal: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.running.parking._AGAIN", Backoff(HOUR, HOUR))
+    slow = settings(lease=HOUR)
+    async with running(journal, recording(of_tenant, recovery=NO_RETRY), settings=slow) as told:
+        await happen(journal, "tenant1", "good1", "tenant2", "tenant3")
+        await told.first("parked", 3)
+        await execute(journal, MAKE)
+        async with journal.session() as session:
+            await offsets.ParkedSources(session).retry("p", "tenant2")
+        await until(journal, "SELECT count(*) = 0 FROM projections.parked_sources")
 
 
 @pytest.mark.daily(2)

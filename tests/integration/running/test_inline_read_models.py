@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import psycopg
 import pytest
 from pydantic import BaseModel
 
-from journal import ConnectionSettings, Database, NotAllowed, RawJson, connect, event_type
+from journal import ConnectionSettings, Database, MissingPrivilege, NotAllowed, RawJson, connect, event_type
 from projections import (
     Changes,
     Event,
@@ -192,6 +192,18 @@ async def test_it_is_not_made_inline_where_each_append_would_fail(database: Data
         await mode(database, "inline", "seats")
     assert await fetchval(database, "SELECT mode FROM projections.projections") == "live"
     await mode(database, "live", "seats")
+
+
+async def test_it_is_not_made_inline_by_a_role_whose_appends_would_fail(
+    database: Database, login: Callable[[str | None], str]
+) -> None:
+    await run_until_caught_up(database, Seats)
+    async with connect(login("projections_worker")) as own, own.session() as session:
+        role = await session.fetchval("SELECT current_user")
+        with pytest.raises(MissingPrivilege, match=f'GRANT SELECT, INSERT, UPDATE ON "seats" TO "{role}"'):
+            await Inline(Seats).set_mode(session, "inline")
+        await execute(database, f"GRANT SELECT, INSERT, UPDATE ON seats TO {role}")
+        await Inline(Seats).set_mode(session, "inline")
 
 
 PLACES = Table("places", key="place", increment="n")

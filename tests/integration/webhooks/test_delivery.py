@@ -6,6 +6,7 @@ import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from standardwebhooks.webhooks import Webhook
@@ -488,6 +489,19 @@ async def test_a_message_that_is_sent_twice_arrives_once(database: Database) -> 
 
     assert first == again
     assert len(server.requests) == 2
+
+
+async def test_two_tenants_that_send_under_the_same_uuid_both_get_their_message(database: Database) -> None:
+    message_id = uuid4()
+    async with RawServer(respond(204)) as server:
+        for tenant in (TENANT, "initech"):
+            await hook(database, server.url, tenant=tenant)
+            await sent(database, tenant=tenant, message_id=message_id, data={"of": tenant})
+        async with delivering(database):
+            await finished(database, 2)
+
+    arrived = sorted(json.loads(request.body)["data"]["of"] for request in server.requests)
+    assert arrived == [TENANT, "initech"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,24 @@
+"""What commands decide and others do: answers that say whether anybody runs who does it."""
+
+from __future__ import annotations
+
+import offsets
+from journal import Session
+from projections.terminal.output import Answer, left_to
+
+_READS = """
+SELECT EXISTS (
+    SELECT FROM projections.workers AS w INNER JOIN projections.subscription_groups AS g ON w.group_id = g.group_id
+    WHERE g.name = $1 AND w.lease_until > clock_timestamp()
+)
+"""
+
+
+async def left_to_consumers(session: Session, answer: Answer, group: str) -> Answer:
+    """An answer, and whether anybody reads for the group."""
+    return left_to(answer, f"consumer of group {group!r}", runs=await session.fetchval(_READS, group))
+
+
+async def left_to_matching(session: Session, answer: Answer) -> Answer:
+    """An answer, and whether anybody matches events."""
+    return left_to(answer, "worker that matches", runs=await offsets.runs(session, "matching"))
