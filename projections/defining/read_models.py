@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from projections.defining.sql_fields import EVENT_COLUMNS, columns_of
-from projections.defining.sql_rendering import Statement
+from projections.defining.sql_rendering import Statement, only_models_read
 from projections.defining.tables import ColumnOperation, Table
 from projections.errors import InvalidHandler
 
@@ -39,12 +39,14 @@ class SqlReadModel:
     """
     What :func:`read_model` declares: a table, and the statement that says what is in it.
 
-    ``table``, ``statement`` and ``models`` are there once the class is a projection.
+    ``table``, ``statement``, ``models`` and ``by_model`` are there once the class is a projection.
     """
 
     table: Table
     statement: Statement
     models: Mapping[str, type[BaseModel]]
+    by_model: bool
+    """Whether models have to read every event: SQL cannot know of a field that it reads it as the model does."""
 
     def __init__(self, sql: str, table: str | tuple[str, str] | None) -> None:
         self.sql = sql
@@ -65,6 +67,7 @@ class SqlReadModel:
         statement = parse_statement(self.sql, columns, what)
         self.statement = statement
         self.models = {name: relations[name].model for name in statement.reads}
+        self.by_model = only_models_read(statement, self.models)
         by_operation: dict[ColumnOperation, list[str]] = {operation: [] for operation in ColumnOperation}
         for output in statement.outputs:
             if output.operation is not None:
