@@ -25,14 +25,16 @@ class Relation(Generic[M]):
     def __set_name__(self, _owner: type, name: str) -> None:
         self.name = name
 
-    def columns(self) -> dict[str, str]:
-        """The columns that a statement can read, each with the reason why it cannot, or an empty text."""
-        fields = {name: column.unusable for name, column in columns_of(self.model).items()}
+    def columns(self) -> tuple[dict[str, str], set[str]]:
+        """The columns, each with the reason why a statement cannot read it, or an empty text; and which have texts."""
+        found = columns_of(self.model)
+        fields = {name: column.unusable for name, column in found.items()}
         own = {
             name: f"it is a field of {self.model.__name__} and the event's own" if name in fields else ""
             for name in EVENT_COLUMNS
         }
-        return fields | own
+        types = EVENT_COLUMNS | {name: column.type for name, column in found.items()}
+        return fields | own, {name for name, pg_type in types.items() if pg_type in {"text", "jsonb"}}
 
 
 class SqlReadModel:

@@ -1,0 +1,101 @@
+"""The same JSON in the same history: rows and parked sources are those of a table handler, whatever runs the SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from journal import ConnectionSettings, Database, connect
+from projections import (
+    Changes,
+    Event,
+    EventEnvelope,
+    RawJson,
+    Table,
+    append,
+    events,
+    handles,
+    projection,
+    read_model,
+    run,
+)
+from projections.defining.sql_fields import columns_of
+from tests.fixtures.projections import NO_RETRY, execute
+from tests.fixtures.projections import settings as run_settings
+from tests.fixtures.read_models import rows
+from tests.fixtures.values import Values, payload, spellings
+
+# Columns that both kinds of projections have; jsonb is compared by the property tests.
+FIELDS = {name: column.type for name, column in columns_of(Values).items() if column.type != "jsonb"}
+SHORT = {name: name[:20] + str(n) for n, name in enumerate(FIELDS)}
+_SELECT = ", ".join(f'"{name}" AS "{short}"' for name, short in SHORT.items())
+_COLUMNS = ", ".join(f'"{short}"' for short in SHORT.values())
+_OPTIONS: dict[str, Any] = {"entity_type": "t", "recovery": NO_RETRY}
+BY_HANDLER = Table("by_handler", key="source_id", set=tuple(SHORT.values()), source="source_id")
+
+FEW = [
+    ("number", "1e2"), ("number", "true"), ("number", '"0x1F"'), ("flag", '"yes"'), ("text", "5"), ("text", '"5"'),
+    ("at", '"now"'), ("at", "1578182400"), ("at", '"2025-12-31T23:59:59.9999999Z"'), ("day", '"Jan 5 2020"'),
+    ("day", '"9999-12-31"'), ("colour", '"green"'), ("lasts", '"-PT0.5S"'), ("lasts", '"P1Y"'), ("dotted", '"A"'),
+    ("shouted", '"é"'), ("long", "5"), ("longer", '"a"'), ("given", "null"), ("given", "6"), ("positive", "-5"),
+]  # fmt: skip
+
+
+def _projections() -> list[Any]:
+    @projection("handler", **_OPTIONS)
+    class ByHandler:
+        @handles(Values)
+        def values(self, event: Values, envelope: EventEnvelope) -> Changes:
+            found = {short: getattr(event, name) for name, short in SHORT.items()}
+            plain = {name: getattr(value, "value", value) for name, value in found.items()}
+            return BY_HANDLER.upsert(source_id=envelope.source_id, **plain)
+
+    def by_sql(where: str) -> Any:
+        class BySql:
+            stored = events(Values)
+            model = read_model(f"SELECT source_id, seq_nr, {_SELECT} FROM stored", table=where)
+
+        return projection(where, **_OPTIONS)(BySql)
+
+    return [ByHandler, by_sql("here"), by_sql("elsewhere")]
+
+
+async def _compare(database: Database, dsn: str, spelled: list[tuple[str, str]]) -> None:
+    columns = ", ".join(f'"{SHORT[name]}" {kind}' for name, kind in FIELDS.items())
+    await execute(database, f"CREATE TABLE by_handler (source_id text PRIMARY KEY, {columns})")
+    by_handler, here, elsewhere = _projections()
+    async with database.transaction() as session:
+        for field, spelling in spelled:
+            event = Event(f"{field} {spelling}", RawJson(payload(field, spelling)), "t", event_type="Values")
+            await append(session, [event])
+
+    quick: dict[str, Any] = {"settings": run_settings(alike_failures=10_000), "until_caught_up": True}
+    async with connect(dsn) as other:
+        await run(database, by_handler, here, **quick)
+        await run(other, elsewhere, journal=database, **quick)
+
+    async def of(table: str) -> Any:
+        stored = await rows(database, f"SELECT source_id, {_COLUMNS} FROM {table} ORDER BY source_id")
+        why = (
+            "SELECT source_id, error FROM projections.parked_sources AS k "
+            "INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id WHERE p.name = $1"
+        )
+        parked = await rows(database, why, table.removeprefix("by_"))
+        # What fits the model, and not the column, each says in its own words.
+        return stored, {source: error if "does not fit" in error else "" for source, error in parked}
+
+    expected = await of("by_handler")
+    assert await of("here") == expected
+    assert await of("elsewhere") == expected
+
+
+async def test_a_few_values_are_the_same_everywhere(database: Database, dsn: str) -> None:
+    await _compare(database, dsn, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_all_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
+    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
+        await _compare(database, dsn, [(field, one) for field in FIELDS for one in spellings()])
