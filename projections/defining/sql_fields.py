@@ -194,8 +194,13 @@ def as_read(event: BaseModel, used: Collection[str]) -> str:
     Raises:
         ValueError: SQL has no such value.
     """
-    columns = [column for name, column in columns_of(type(event)).items() if name in used]
-    values = {column.key: readable(getattr(event, column.name), column.type) for column in columns}
+    values: dict[str, Any] = {}
+    for name, column in columns_of(type(event)).items():
+        if name in used:
+            try:
+                values[column.key] = readable(getattr(event, name), column.type)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
     return to_json(values).decode()
 
 

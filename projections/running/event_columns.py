@@ -144,8 +144,7 @@ class _Reading(NamedTuple):
         try:
             return as_read(event, self.used)
         except ValueError as error:
-            name = self.model.__name__
-            raise InvalidPayload(f"{describe(envelope)} does not fit {name}: {error}") from None
+            raise InvalidPayload(f"{describe(envelope)} has a value that no column holds: {error}") from None
 
 
 def _current(read_model: SqlReadModel) -> dict[str, _Reading]:

@@ -11,6 +11,7 @@ from projections import (
     Changes,
     Event,
     EventEnvelope,
+    Inline,
     RawJson,
     Table,
     append,
@@ -21,6 +22,8 @@ from projections import (
     run,
 )
 from projections.defining.sql_fields import columns_of
+from projections.errors import HandlerFailed
+from projections.testing import run_until_caught_up
 from tests.fixtures.projections import NO_RETRY, execute
 from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.read_models import rows
@@ -61,14 +64,17 @@ def _projections() -> list[Any]:
     return [ByHandler, by_sql("here"), by_sql("elsewhere")]
 
 
+def _event(field: str, spelling: str) -> Event:
+    return Event(f"{field} {spelling}", RawJson(payload(field, spelling)), "t", event_type="Values")
+
+
 async def _compare(database: Database, dsn: str, spelled: list[tuple[str, str]]) -> None:
     columns = ", ".join(f'"{SHORT[name]}" {kind}' for name, kind in FIELDS.items())
     await execute(database, f"CREATE TABLE by_handler (source_id text PRIMARY KEY, {columns})")
     by_handler, here, elsewhere = _projections()
     async with database.transaction() as session:
         for field, spelling in spelled:
-            event = Event(f"{field} {spelling}", RawJson(payload(field, spelling)), "t", event_type="Values")
-            await append(session, [event])
+            await append(session, [_event(field, spelling)])
 
     quick: dict[str, Any] = {"settings": run_settings(alike_failures=10_000), "until_caught_up": True}
     async with connect(dsn) as other:
@@ -83,15 +89,43 @@ async def _compare(database: Database, dsn: str, spelled: list[tuple[str, str]])
         )
         parked = await rows(database, why, table.removeprefix("by_"))
         # What fits the model, and not the column, each says in its own words.
-        return stored, {source: error if "does not fit" in error else "" for source, error in parked}
+        refused = {source: error if "does not fit" in error else "" for source, error in parked}
+        return {source: repr(values) for source, *values in stored} | refused  # NaN is not itself
 
     expected = await of("by_handler")
-    assert await of("here") == expected
-    assert await of("elsewhere") == expected
+    for table in ("here", "elsewhere"):
+        found = await of(table)
+        assert {
+            one: (found.get(one), is_so) for one, is_so in expected.items() if found.get(one) != is_so
+        } == {}
+        assert found.keys() == expected.keys()
 
 
 async def test_a_few_values_are_the_same_everywhere(database: Database, dsn: str) -> None:
     await _compare(database, dsn, FEW)
+
+
+async def test_an_append_inline_takes_what_a_worker_takes(database: Database) -> None:
+    _, worker, inline = _projections()
+    await run_until_caught_up(database, worker, inline)
+    async with database.transaction() as session:
+        await Inline(inline).set_mode(session, "inline")
+
+    refused: dict[str, str] = {}
+    for field, spelling in FEW:
+        try:
+            async with database.transaction() as session:
+                await Inline(inline).append(session, [_event(field, spelling)])
+        except HandlerFailed as error:
+            refused[field] = str(error)
+            async with database.transaction() as session:
+                await append(session, [_event(field, spelling)])
+
+    assert all("does not fit Values" in error for error in refused.values())
+    assert refused.keys() == {"number", "text", "at", "day", "colour", "dotted", "given", "positive"}
+    await run_until_caught_up(database, worker)
+    taken = f"SELECT source_id, {_COLUMNS} FROM {{}} ORDER BY source_id"
+    assert await rows(database, taken.format("elsewhere")) == await rows(database, taken.format("here"))
 
 
 @pytest.mark.slow
