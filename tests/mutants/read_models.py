@@ -26,7 +26,7 @@ in_python(
     "filters-may-say-anything",
     "the condition of an aggregate may call a function that differs each time that an event is handled",
     f"{_ACCEPTED}: _aggregate",
-    "check_expression(found.expression.this)",
+    "check_expression(found.expression.this, scope.texts)",
     "pass",
     Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
 )
@@ -34,7 +34,7 @@ in_python(
     "conditions-in-parentheses-may-say-anything",
     "WHERE in parentheses may call a function that differs each time that an event is handled",
     f"{_ACCEPTED}: _Reader._derived",
-    "_condition(branch)",
+    "_condition(branch, scope)",
     "pass",
     Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
 )
@@ -42,7 +42,7 @@ in_python(
     "columns-in-parentheses-may-say-anything",
     "a column in parentheses may call a function that differs each time that an event is handled",
     f"{_ACCEPTED}: _Reader._derived",
-    "check_expression(one.unalias())",
+    "check_expression(one.unalias(), scope.texts)",
     "pass",
     Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
 )

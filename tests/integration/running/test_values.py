@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
 from journal import ConnectionSettings, Database, connect
 from projections import (
@@ -103,6 +104,47 @@ async def _compare(database: Database, dsn: str, spelled: list[tuple[str, str]])
 
 async def test_a_few_values_are_the_same_everywhere(database: Database, dsn: str) -> None:
     await _compare(database, dsn, FEW)
+
+
+class Named(BaseModel):
+    """One that JSON may also have by the names of its fields."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    given: int | None = Field(default=None, alias="Given")
+    other: int = Field(default=7, alias="Other")
+    third: int | None = Field(default=3, alias="Third")
+
+
+async def test_fields_are_found_by_both_of_their_names(database: Database) -> None:
+    by_handler = Table("named", key="source_id", set=("given", "other", "third"), source="source_id")
+
+    @projection("handler", **_OPTIONS)
+    class ByHandler:
+        @handles(Named)
+        def named(self, event: Named, envelope: EventEnvelope) -> Changes:
+            return by_handler.upsert(source_id=envelope.source_id, **event.model_dump())
+
+    @projection("sql", **_OPTIONS)
+    class BySql:
+        named = events(Named)
+        declared = read_model("SELECT source_id, seq_nr, given, other, third FROM named")
+
+    await execute(
+        database, "CREATE TABLE named (source_id text PRIMARY KEY, given bigint, other bigint, third bigint)"
+    )
+    names = ["given", "Given", "other", "Other", "third", "Third"]
+    payloads = ["{}", *(f'{{"{one}": 5}}' for one in names), *(f'{{"{one}": null}}' for one in names)]
+    async with database.transaction() as session:
+        for payload_ in [*payloads, '{"Given": 1, "given": 2}', '{"Given": null, "given": 2}']:
+            await append(session, [Event(payload_, RawJson(payload_), "t", event_type="Named")])
+
+    await run_until_caught_up(database, ByHandler, BySql)
+
+    taken = "SELECT source_id, given, other, third FROM {} ORDER BY source_id"
+    found = await rows(database, taken.format("named"))
+    assert await rows(database, taken.format("declared")) == found
+    assert len(found) == len(payloads) + 2 - 2  # other may not be null
 
 
 async def test_an_append_inline_takes_what_a_worker_takes(database: Database) -> None:
