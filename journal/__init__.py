@@ -62,7 +62,6 @@ from journal.event_types import decode as decode
 from journal.event_types import decoder as decoder
 from journal.event_types import event_type
 from journal.event_types import event_type_of as event_type_of
-from journal.event_types import upcast_json as upcast_json
 from journal.events import BEGINNING as BEGINNING
 from journal.events import (
     Appended,

@@ -73,15 +73,17 @@ def event_type_of(model: type[BaseModel]) -> EventType:
     return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
 
 
-def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
+def decoder(model: type[Model], fields: frozenset[str] | None = None) -> Callable[[EventEnvelope], Model]:
     """
     What turns stored events into a model, lifting older versions to the newest.
+
+    With ``fields``, it looks at no others, and the model has only these; it has no validators of its own then.
 
     The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
     and field.
     """
     current = event_type_of(model)
-    version, validate = current.version, _reader(model)
+    version, validate = current.version, _reader(model, fields)
 
     def decode(envelope: EventEnvelope) -> Model:
         payload = envelope.payload_json
@@ -90,20 +92,20 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
         try:
             if envelope.version == version:
                 return validate(payload)
-            return _decode_older(model, current, envelope)
+            return _decode_older(model, current, envelope, fields)
         except ValidationError as error:
             raise _does_not_fit(model, envelope, error) from None
 
     return decode
 
 
-def _validate(model: type[Model]) -> Callable[[str | bytes], Model]:
-    return validator(model, event_type_of(model).naive_times).validate_json
+def _validate(model: type[Model], fields: frozenset[str] | None) -> Callable[[str | bytes], Model]:
+    return validator(model, event_type_of(model).naive_times, fields).validate_json
 
 
-def _reader(model: type[Model]) -> Callable[[str | bytes], Model]:
+def _reader(model: type[Model], fields: frozenset[str] | None) -> Callable[[str | bytes], Model]:
     """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
-    validate = _validate(model)
+    validate = _validate(model, fields)
     if not has_decimals(model):
         return validate
     keys = decimal_keys(model)
@@ -123,14 +125,16 @@ def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: Valida
     return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
 
 
-def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
+def _decode_older(
+    model: type[Model], current: EventType, envelope: EventEnvelope, fields: frozenset[str] | None
+) -> Model:
     if envelope.version > current.version:
         raise InvalidPayload(
             f"{_named(envelope)} was written as version {envelope.version}; this program knows "
             f"{model.__name__} up to version {current.version}: deploy the newer one"
         )
     payload = envelope.payload_json
-    return _validate(model)(_upcast(model, envelope.version, payload, _named(envelope)))
+    return _validate(model, fields)(_upcast(model, envelope.version, payload, _named(envelope)))
 
 
 def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
@@ -142,25 +146,6 @@ def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: st
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
     return written(value, decimal_keys(model)) if exact else to_json(value)
-
-
-def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
-    """
-    The JSON of an older version as the model's version has it.
-
-    Args:
-        model: The payload model.
-        version: That of the event, below the model's.
-        payload: Its JSON.
-        source_id: Of the event, for errors.
-        seq_nr: Of the event, for errors.
-
-    Raises:
-        InvalidPayload: An ``upcast`` function of the model failed.
-    """
-    current = event_type_of(model)
-    what = f"event {current.name!r} of source {source_id!r}, seq_nr {seq_nr}"
-    return _upcast(model, version, payload, what).decode()
 
 
 def _named(envelope: EventEnvelope) -> str:

@@ -20,19 +20,24 @@ _NAIVE = re.compile(r'T\d\d:\d\d:\d\d(?:\.\d+)?"')  # the end of one, as pydanti
 
 
 @lru_cache(maxsize=1024)
-def validator(model: type[BaseModel], naive_times: NaiveTimes) -> SchemaValidator:
+def validator(
+    model: type[BaseModel], naive_times: NaiveTimes, fields: frozenset[str] | None = None
+) -> SchemaValidator:
     """
     What validates a model's JSON; its own one, unless it has datetimes that may be naive.
 
     Args:
         model: The payload model.
         naive_times: Whether those are refused, or in UTC. A field ``NaiveDatetime`` has no zone, and stays so.
+        fields: Look at no others; the model then has only these. None: at all.
     """
     if not model.__pydantic_complete__:
         model.model_rebuild()
     change = _in_utc if naive_times == "utc" else _aware
     schema: Any = model.__pydantic_core_schema__
-    if (changed := _changed(schema, change)) is schema:
+    if fields is not None:
+        schema = _only(schema, fields)
+    if (changed := _changed(schema, change)) is model.__pydantic_core_schema__:
         return model.__pydantic_validator__  # type: ignore[return-value]
     try:
         return SchemaValidator(
@@ -67,6 +72,23 @@ def naive_field(model: type[BaseModel], text: str) -> str | None:
             if one["type"] == "timezone_aware":
                 return ".".join(map(str, one["loc"]))
     return None
+
+
+def _only(schema: Any, fields: frozenset[str]) -> Any:
+    """The schema of a model with some of its fields, and others of the JSON left aside."""
+    if schema["type"] == "definitions":
+        inner = schema["schema"]
+        if inner["type"] == "definition-ref":
+            inner = next(one for one in schema["definitions"] if one["ref"] == inner["schema_ref"])
+        return {**schema, "schema": _only(inner, fields)}
+    inner = {key: value for key, value in schema["schema"].items() if key != "extra_behavior"}
+    inner["fields"] = {name: field for name, field in inner["fields"].items() if name in fields}
+    config = {**schema.get("config", {}), "extra_fields_behavior": "ignore"}
+    return {
+        **{key: value for key, value in schema.items() if key != "ref"},
+        "config": config,
+        "schema": inner,
+    }
 
 
 def _changed(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:

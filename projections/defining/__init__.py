@@ -16,9 +16,11 @@ from projections.defining.handlers import reacts as reacts
 from projections.defining.read_models import SqlReadModel as SqlReadModel
 from projections.defining.read_models import events as events
 from projections.defining.read_models import read_model as read_model
+from projections.defining.sql_fields import as_read as as_read
 from projections.defining.sql_fields import quote_literal as quote_literal
 from projections.defining.sql_rendering import BATCH as BATCH
 from projections.defining.sql_rendering import GIVEN as GIVEN
+from projections.defining.sql_rendering import READ_BY_MODEL as READ_BY_MODEL
 from projections.defining.sql_rendering import UPCAST_BATCH as UPCAST_BATCH
 from projections.defining.sql_rendering import ReadModelQuery as ReadModelQuery
 from projections.defining.sql_rendering import create_table as create_table

@@ -11,7 +11,9 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from projections.defining.sql_expressions import (
     AVERAGES,
@@ -20,9 +22,13 @@ from projections.defining.sql_expressions import (
     REFUSED_CLAUSES,
     NotIncremental,
     check_expression,
+    is_text,
     sql_of,
 )
+from projections.defining.sql_fields import short_name
 from projections.defining.sql_rendering import Output, Statement
+from projections.defining.sql_text import Piece, WrittenStatement, expression
+from projections.defining.sql_text import aggregate as aggregated
 from projections.defining.tables import ColumnOperation
 from projections.errors import InvalidHandler
 from projections.extras import from_extra
@@ -36,14 +42,17 @@ _CLAUSES = {"expressions", "from_", "where", "group"}
 _ORDERED = ("source_id", "seq_nr")
 
 
-def parse_statement(sql: str, relations: Mapping[str, Mapping[str, str]], what: str) -> Statement:
+Columns: TypeAlias = tuple[Mapping[str, str], AbstractSet[str]]
+"""The columns of a relation, each with the reason why it cannot be read, or an empty text; and which have texts."""
+
+
+def parse_statement(sql: str, relations: Mapping[str, Columns], what: str) -> Statement:
     """
     Check that a statement can be kept up to date, and take it to pieces.
 
     Args:
         sql: A SELECT as PostgreSQL has it.
-        relations: By the names that may stand after FROM: their columns, each with the reason why it cannot be read,
-            or an empty text.
+        relations: By the names that may stand after FROM: their columns.
         what: Names the read model, for errors.
 
     Raises:
@@ -56,11 +65,15 @@ def parse_statement(sql: str, relations: Mapping[str, Mapping[str, str]], what: 
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise InvalidHandler(f"{what} is not one SELECT: {_instead(statements[0])}")
     try:
-        return _Reader(relations).read(normalize_identifiers(statements[0], dialect=DIALECT))
+        select = normalize_identifiers(statements[0], dialect=DIALECT)
+        written = WrittenStatement(sql, select)
+        statement = _Reader(relations, written).read(select)
+        written.check()
     except NotIncremental as error:
         raise InvalidHandler(f"{what}: {error}") from None
     except _Wrong as error:
         raise InvalidHandler(f"{what} {error}") from None
+    return statement
 
 
 def _instead(found: exp.Expr | None) -> str:
@@ -82,25 +95,27 @@ class _Wrong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a SELECT reads: SQL after FROM, its name, the columns with why not, and which are the event's own."""
+    """What a SELECT reads: its name, the columns with why not, which are the event's own, and which have texts."""
 
-    sql: str
     alias: str
     columns: Mapping[str, str]
     own: Mapping[str, str]
     used: set[str]
+    texts: AbstractSet[str]
 
 
 class _Reader:
-    def __init__(self, relations: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, relations: Mapping[str, Columns], written: WrittenStatement) -> None:
         self._relations = relations
+        self._written = written
         self._reads: dict[str, set[str]] = {}
 
     def read(self, select: exp.Select) -> Statement:
         scope = self._scope(select)
-        where = _condition(select)
+        _condition(select, scope)
         grouped = _grouped_by(select)
-        outputs, averages = _outputs(select)
+        clauses = self._written.clauses()
+        outputs, averages = _outputs(select, scope, clauses.selected, self._written)
         if grouped is None:
             outputs = _rows(outputs, scope)
         else:
@@ -110,7 +125,8 @@ class _Reader:
         if any(output.aggregate == "last" for output in outputs):
             self._check_last(keys, number)
         return Statement(
-            tuple(outputs), tuple(averages), scope.sql, where, grouped is not None,
+            tuple(outputs), tuple(averages), self._written.text(clauses.source), self._written.text(clauses.where),
+            grouped is not None,
             {name: frozenset(used) for name, used in self._reads.items()}, keys.get("source_id"), number,
         )  # fmt: skip
 
@@ -128,7 +144,7 @@ class _Reader:
         )
         aliases = {one.alias for one in select.selects if one.alias}
         for column in _columns(select):
-            if column.table and column.table != scope.alias:
+            if column.args.get("db") or (column.table and column.table != scope.alias):
                 raise _Wrong(f"reads {sql_of(column)}, and {scope.alias} is all that stands after FROM")
             column.set("table", None)
             of_group = column.name in aliases and column.find_ancestor(exp.Group)
@@ -146,10 +162,10 @@ class _Reader:
             raise _Wrong(f"reads {sql_of(table)}, and only events can be read: {self._known()}")
         if table.args.get("joins"):
             raise NotIncremental(*REFUSED_CLAUSES["joins"])
-        columns = self._relations[table.name]
+        columns, texts = self._relations[table.name]
         own = {f'"{name}"': name for name in _ORDERED if not columns.get(name, "-")}
         used = self._reads.setdefault(table.name, set())
-        return _Scope(sql_of(table), table.alias_or_name, columns, own, used)
+        return _Scope(table.alias_or_name, columns, own, used, texts)
 
     def _derived(self, subquery: exp.Subquery) -> _Scope:
         """Several kinds of events, one below the other."""
@@ -158,6 +174,7 @@ class _Reader:
         if "" in names or len(set(names)) < len(names):
             raise _Wrong("has columns in parentheses that are not named, or twice: … AS name")
         places: list[set[str]] = [set() for _ in names]
+        texts: set[str] = set()
         for branch, scope in branches:
             if branch.args.get("group"):
                 raise NotIncremental("GROUP BY in parentheses", "group by it outside of them")
@@ -165,14 +182,16 @@ class _Reader:
                 raise _Wrong(
                     f"has SELECTs of {len(names)} and of {len(branch.selects)} columns in its UNION ALL"
                 )
-            _condition(branch)
-            for place, one in zip(places, branch.selects, strict=True):
-                check_expression(one.unalias())
+            _condition(branch, scope)
+            for name, place, one in zip(names, places, branch.selects, strict=True):
+                check_expression(one.unalias(), scope.texts)
+                if is_text(one.unalias(), scope.texts):
+                    texts.add(name)
                 place.add(scope.own.get(sql_of(one.unalias()), ""))
         own = {f'"{name}"': place.pop() for name, place in zip(names, places, strict=True) if len(place) == 1}
         return _Scope(
-            sql_of(subquery), subquery.alias, dict.fromkeys(names, ""),
-            {name: column for name, column in own.items() if column}, set(),
+            subquery.alias, dict.fromkeys(names, ""), {name: column for name, column in own.items() if column},
+            set(), texts,
         )  # fmt: skip
 
     def _check_last(self, keys: Mapping[str, str], number: str | None) -> None:
@@ -225,11 +244,9 @@ def _branches(found: exp.Expr) -> Iterator[exp.Select]:
         )
 
 
-def _condition(select: exp.Select) -> str:
-    if (where := select.args.get("where")) is None:
-        return ""
-    check_expression(where.this)
-    return sql_of(where.this)
+def _condition(select: exp.Select, scope: _Scope) -> None:
+    if (where := select.args.get("where")) is not None:
+        check_expression(where.this, scope.texts)
 
 
 def _grouped_by(select: exp.Select) -> Sequence[exp.Expr] | None:
@@ -246,30 +263,41 @@ def _grouped_by(select: exp.Select) -> Sequence[exp.Expr] | None:
     return found
 
 
-def _outputs(select: exp.Select) -> tuple[list[Output], list[tuple[str, str, str]]]:
+def _outputs(
+    select: exp.Select, scope: _Scope, pieces: Sequence[Piece], written: WrittenStatement
+) -> tuple[list[Output], list[tuple[str, str, str]]]:
     outputs: list[Output] = []
     averages: list[tuple[str, str, str]] = []
-    for one in select.selects:
+    for one, piece in zip(select.selects, pieces, strict=True):
         name, found = one.alias_or_name, one.unalias()
-        if isinstance(found, exp.Star) or (
-            isinstance(found, exp.Column) and isinstance(found.this, exp.Star)
-        ):
-            raise _Wrong("selects *: name the columns")
-        if not name or not (isinstance(one, exp.Alias) or isinstance(found, exp.Column)):
-            raise _Wrong(f"has a column without a name: {sql_of(one)} AS name")
-        kind = type(_unfiltered(found))
+        _check_name(one, name)
+        kind, body = type(_unfiltered(found)), expression(piece, one)
         if kind in AVERAGES:
-            outputs += [_aggregate(f"{name}_{part}", found, part) for part in ("sum", "count")]
+            outputs += [
+                _aggregate(f"{name}_{part}", found, part, scope, body, written) for part in ("sum", "count")
+            ]
             averages.append((name, f"{name}_sum", f"{name}_count"))
         elif kind in COMBINED:
-            outputs.append(_aggregate(name, found, COMBINED[kind][0]))
+            outputs.append(_aggregate(name, found, COMBINED[kind][0], scope, body, written))
         else:
-            check_expression(found)
-            outputs.append(Output(name, sql_of(found), "", "", None))
+            check_expression(found, scope.texts)
+            outputs.append(Output(name, written.text(body), "", "", None))
     names = Counter([*(output.name for output in outputs), *(name for name, _, _ in averages)])
     if twice := [name for name, count in names.items() if count > 1]:
         raise _Wrong(f"has two columns {twice[0]!r}: give one another name")
     return outputs, averages
+
+
+def _check_name(one: exp.Expr, name: str) -> None:
+    found = one.unalias()
+    if isinstance(found, exp.Star) or (isinstance(found, exp.Column) and isinstance(found.this, exp.Star)):
+        raise _Wrong("selects *: name the columns")
+    if not name or not (isinstance(one, exp.Alias) or isinstance(found, exp.Column)):
+        raise _Wrong(f"has a column without a name: {sql_of(one)} AS name")
+    if short_name(name) != name:
+        raise _Wrong(
+            f"has a column whose name PostgreSQL would cut, {name!r}: … AS name, of at most 63 bytes"
+        )
 
 
 def _unfiltered(found: exp.Expr) -> exp.Expr:
@@ -277,12 +305,14 @@ def _unfiltered(found: exp.Expr) -> exp.Expr:
     return inner
 
 
-def _aggregate(name: str, found: exp.Expr, aggregate: str) -> Output:
-    where, inner = "", _unfiltered(found)
+def _aggregate(  # noqa: PLR0917 - of one place
+    name: str, found: exp.Expr, aggregate: str, scope: _Scope, piece: Piece, written: WrittenStatement
+) -> Output:
+    inner = _unfiltered(found)
+    value, where = map(written.text, aggregated(piece))
     operation = ColumnOperation.INCREMENT if type(inner) in AVERAGES else COMBINED[type(inner)][1]
     if isinstance(found, exp.Filter):
-        check_expression(found.expression.this)
-        where = sql_of(found.expression.this)
+        check_expression(found.expression.this, scope.texts)
     if where and aggregate == "last":
         raise NotIncremental(
             sql_of(found), "a source may have no such event yet; put the condition after WHERE"
@@ -297,8 +327,8 @@ def _aggregate(name: str, found: exp.Expr, aggregate: str) -> Output:
         return Output(name, "*", aggregate, where, operation)
     if argument is None or inner.args.get("expressions") or isinstance(argument, exp.Order):
         raise NotIncremental(sql_of(found), "an aggregate has one value, and nothing alongside it")
-    check_expression(argument)
-    return Output(name, sql_of(argument), aggregate, where, operation)
+    check_expression(argument, scope.texts)
+    return Output(name, value, aggregate, where, operation)
 
 
 def _rows(outputs: Sequence[Output], scope: _Scope) -> list[Output]:

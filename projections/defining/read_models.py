@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from projections.defining.sql_fields import EVENT_COLUMNS, columns_of
-from projections.defining.sql_rendering import Statement
+from projections.defining.sql_rendering import Statement, only_models_read
 from projections.defining.tables import ColumnOperation, Table
 from projections.errors import InvalidHandler
 
@@ -25,26 +25,30 @@ class Relation(Generic[M]):
     def __set_name__(self, _owner: type, name: str) -> None:
         self.name = name
 
-    def columns(self) -> dict[str, str]:
-        """The columns that a statement can read, each with the reason why it cannot, or an empty text."""
-        fields = {name: column.unusable for name, column in columns_of(self.model).items()}
+    def columns(self) -> tuple[dict[str, str], set[str]]:
+        """The columns, each with the reason why a statement cannot read it, or an empty text; and which have texts."""
+        found = columns_of(self.model)
+        fields = {name: column.unusable for name, column in found.items()}
         own = {
             name: f"it is a field of {self.model.__name__} and the event's own" if name in fields else ""
             for name in EVENT_COLUMNS
         }
-        return fields | own
+        types = EVENT_COLUMNS | {name: column.type for name, column in found.items()}
+        return fields | own, {name for name, pg_type in types.items() if pg_type in {"text", "jsonb"}}
 
 
 class SqlReadModel:
     """
     What :func:`read_model` declares: a table, and the statement that says what is in it.
 
-    ``table``, ``statement`` and ``models`` are there once the class is a projection.
+    ``table``, ``statement``, ``models`` and ``by_model`` are there once the class is a projection.
     """
 
     table: Table
     statement: Statement
     models: Mapping[str, type[BaseModel]]
+    by_model: bool
+    """Whether models have to read every event: SQL cannot know of a field that it reads it as the model does."""
 
     def __init__(self, sql: str, table: str | tuple[str, str] | None) -> None:
         self.sql = sql
@@ -65,6 +69,7 @@ class SqlReadModel:
         statement = parse_statement(self.sql, columns, what)
         self.statement = statement
         self.models = {name: relations[name].model for name in statement.reads}
+        self.by_model = only_models_read(statement, self.models)
         by_operation: dict[ColumnOperation, list[str]] = {operation: [] for operation in ColumnOperation}
         for output in statement.outputs:
             if output.operation is not None:

@@ -6,6 +6,9 @@ What is accepted gives the same result each time, in every session and on every 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Set as AbstractSet
+
 from projections.defining.tables import ColumnOperation
 from projections.extras import from_extra
 
@@ -43,6 +46,19 @@ _IN_A_VIEW = "put it into a view of the table"
 _OTHER_ROWS = "a subquery looks at other rows, which change later; write a table handler"
 _IN_ORDER = "it depends on the order of events; keep a row for each event, and aggregate in a view"
 _AT_ANY_TIME = "it differs each time that an event is handled"
+_TEXT_AS_TIME = (
+    "a text such as 'now' is another time each time that an event is handled; declare the field as a time in the model"
+    ", or keep the text"
+)
+# Words that PostgreSQL takes for the time of reading, alone or with a time of day.
+_WORD = re.compile(
+    r"[^a-z]*(now|today|tomorrow|yesterday)([^a-z]|allballs|am|pm|utc|gmt|zulu|z|t)*",
+    re.IGNORECASE | re.DOTALL,
+)
+_OF_TEXT = (
+    exp.JSONExtract, exp.JSONExtractScalar, exp.DPipe, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left,
+    exp.Right, exp.Replace,
+)  # fmt: skip
 _SPREAD = "keep count(x), sum(x) and sum(x * x), and compute it in a view"
 
 REFUSED_CLAUSES = {
@@ -104,11 +120,50 @@ class NotIncremental(Exception):
         super().__init__(f"{found} cannot be kept up to date: {reason}")
 
 
-def check_expression(root: exp.Expr) -> None:
-    """Refuse an expression that may give another result another time, or looks at more than one event."""
+def check_expression(root: exp.Expr, texts: AbstractSet[str]) -> None:
+    """
+    Refuse an expression that may give another result another time, or looks at more than one event.
+
+    Args:
+        root: The expression.
+        texts: The columns that hold texts, or JSON.
+    """
     for found in root.walk():
         if type(found) not in _ACCEPTED:
             raise NotIncremental(sql_of(root if isinstance(found, exp.AggFunc) else found), _reason(found))
+        if _is_time(found) and is_text(found.this, texts):
+            raise NotIncremental(sql_of(found), _TEXT_AS_TIME)
+        if isinstance(found, exp.Literal) and found.is_string and _WORD.fullmatch(found.name):
+            _check_word(found, texts)
+
+
+def is_text(root: exp.Expr, texts: AbstractSet[str]) -> bool:
+    """Whether the value of an expression may be a text of an event, or is made from one."""
+    if isinstance(root, exp.Column):
+        return root.name in texts
+    if isinstance(root, _OF_TEXT) or (
+        isinstance(root, exp.Cast) and root.to.is_type(*exp.DataType.TEXT_TYPES)
+    ):
+        return True
+    if isinstance(root, exp.Predicate | exp.Connector | exp.Cast | exp.Extract):
+        return False
+    return any(is_text(part, texts) for part in root.iter_expressions())
+
+
+def _is_time(found: exp.Expr) -> bool:
+    return isinstance(found, exp.Cast) and found.to.is_type(*exp.DataType.TEMPORAL_TYPES)
+
+
+def _check_word(found: exp.Expr, texts: AbstractSet[str]) -> None:
+    """Refuse a word that may be a time; where it is compared with a text, or made one, it is none."""
+    around = found.parent.parent if isinstance(found.parent, exp.Tuple) else found.parent
+    if isinstance(around, exp.Cast) and not _is_time(around):
+        return
+    if isinstance(around, exp.Predicate) and any(is_text(part, texts) for part in around.iter_expressions()):
+        return
+    raise NotIncremental(
+        sql_of(found), f"{_AT_ANY_TIME}; use db_timestamp, or where it is a text, {sql_of(found)}::text"
+    )
 
 
 def _reason(found: exp.Expr) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -14,9 +16,9 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, NaiveDatetime
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined, to_json
+from pydantic_core import PydanticUndefined, from_json, to_json
 
-from journal import event_type_of
+from projections.defining.canonical import found_by_name, tests_of
 from projections.errors import InvalidHandler
 
 EVENT_COLUMNS = {
@@ -29,15 +31,9 @@ EVENT_COLUMNS = {
 """What an event has alongside its payload, with the types."""
 
 _TEXT, _JSON, _INSTANT = "text", "jsonb", "timestamp with time zone"
-_NAIVE = "timestamp without time zone"
-# What a text must look like, or the model would refuse it: PostgreSQL would give it a zone, or drop its own one.
-_LOOKS = {
-    _INSTANT: (
-        r":[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? ?([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$",
-        "is not a time with a time zone",
-    ),
-    _NAIVE: (r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _][0-9:.]+)?$", "is not a time without a time zone"),
-}
+_NAIVE, _INTERVAL = "timestamp without time zone", "interval"
+_LONGEST_NAME = 63
+"""Bytes of a name that PostgreSQL does not cut."""
 _TYPES: tuple[tuple[type, str], ...] = (  # bool is an int, and datetime a date
     (bool, "boolean"),
     (int, "bigint"),
@@ -66,7 +62,9 @@ class FieldColumn:
         nullable: Whether the model takes None.
         default: SQL of the value where the JSON has no such key; None where the model requires it.
         unusable: Why SQL cannot read it; empty where it can.
-        tested: Whether a text is refused that has a zone, or has none.
+        test: What is true of values that SQL reads as the model does (:mod:`projections.defining.canonical`); None: of
+            none.
+        by_name: Whether the JSON may have it under its own name instead.
     """
 
     name: str
@@ -75,59 +73,104 @@ class FieldColumn:
     nullable: bool
     default: str | None
     unusable: str = ""
-    tested: bool = False
+    test: str | None = None
+    by_name: bool = False
+
+    @property
+    def in_record(self) -> bool:
+        """Whether ``json_to_record`` can find it: it looks for names, which PostgreSQL cuts."""
+        return 0 < len(self.key.encode()) <= _LONGEST_NAME
 
     @property
     def declared(self) -> str:
-        """Its entry in the column list of ``json_to_record``; text compares by code point, everywhere alike."""
-        collation = ' COLLATE pg_catalog."C"' if self.type == _TEXT else ""
-        return f"{quote_name(self.key)} {_TEXT if self.tested else self.type}{collation}"
+        """Its entry in the column list of ``json_to_record``."""
+        return f"{quote_name(self.key)} {'json' if self.type == _JSON else _TEXT}"
 
-    def read(self, model: str) -> str:
+    @property
+    def text(self) -> str:
+        """SQL of its text, from the record ``r`` or the event ``e``; it compares by code point, everywhere alike."""
+        is_json = self.type == _JSON
+        if self.in_record:
+            found = f"r.{quote_name(self.key)}" + ("::text" if is_json else "")
+        else:
+            # NULL is null, as in a record.
+            stored = f"e.payload -> {quote_literal(self.key)}"
+            found = f"nullif(({stored})::text, 'null')" if is_json else stored.replace("->", "->>", 1)
+        return f'(({found}) COLLATE pg_catalog."C")'
+
+    @property
+    def _stored(self) -> str:
+        return f"e.payload -> {quote_literal(self.key)}"
+
+    def value(self, text: str) -> str:
         """
-        SQL of its value, from the record ``r`` and the event ``e``: what the model would make of the JSON.
+        SQL of its value: what the model makes of the JSON.
 
         Args:
-            model: The name of the model, for errors.
+            text: SQL of :attr:`text`.
         """
-        value = self._tested(model) if self.tested else f"r.{quote_name(self.key)}"
-        if self.nullable and self.default == "NULL":
+        value = text if self.type == _TEXT else f"{text}::{self.type}"
+        if self.type == _INTERVAL:
+            # What is written with a sign is normalised as Python's is: whole days, and a time that is not below zero.
+            seconds = f"pg_catalog.date_part('epoch', pg_catalog.ltrim({text}, '-')::interval)::numeric"
+            value = (
+                f"CASE WHEN {text} LIKE '-%' THEN (pg_catalog.floor(-{seconds} / 86400)::text || ' days ' || "
+                f"(-{seconds} - 86400 * pg_catalog.floor(-{seconds} / 86400))::text || ' seconds')::interval "
+                f"ELSE {value} END"
+            )
+        if self.default in {None, "NULL"}:
             return value
-        refused = self._refuse(model, "is missing")
-        missing = refused if self.default is None else f"{self.default}::{self.type}"
-        null = "NULL" if self.nullable else self._refuse(model, "is null")
-        absent = f"(e.payload -> {quote_literal(self.key)}) IS NULL"
-        return f"CASE WHEN {value} IS NOT NULL THEN {value} WHEN {absent} THEN {missing} ELSE {null} END"
+        default = f"{self.default}::{self.type}"
+        if not self.nullable:
+            return f"coalesce({value}, {default})"
+        return f"CASE WHEN {text} IS NULL AND ({self._stored}) IS NULL THEN {default} ELSE {value} END"
 
-    def _tested(self, model: str) -> str:
-        text, (looks, why) = f"r.{quote_name(self.key)}", _LOOKS[self.type]
-        refused = self._refuse(model, why)
-        return f"CASE WHEN {text} ~ '{looks}' THEN {text}::{self.type} WHEN {text} IS NOT NULL THEN {refused} END"
+    def fits(self, text: str, value: str) -> str:
+        """
+        SQL that is true where PostgreSQL reads it as the model does.
 
-    def _refuse(self, model: str, why: str) -> str:
-        text = quote_literal(f"the payload does not fit {model}: {self.name} {why}")
-        return f"CASE WHEN projections._refuse_event_v1({text}) THEN NULL::{self.type} END"
+        Args:
+            text: SQL of :attr:`text`.
+            value: SQL of :meth:`value`.
+        """
+        if self.test is None:
+            return "FALSE"
+        kind = f"pg_catalog.json_typeof({self._stored})"
+        test = f"({self.test.format(text=text, value=value, kind=kind)})"
+        if self.default is None and not self.nullable:
+            return test
+        if self.default is None or (self.by_name and self.nullable):
+            missing = f"({self._stored}) IS NOT NULL"
+        elif self.by_name:
+            missing = "FALSE"
+        else:
+            missing = "TRUE" if self.nullable else f"({self._stored}) IS NULL"
+        return f"CASE WHEN {text} IS NULL THEN {missing} ELSE {test} END"
 
 
 @lru_cache(maxsize=1024)
 def columns_of(model: type[BaseModel]) -> dict[str, FieldColumn]:
     """The columns of a model by their names."""
-    in_utc = event_type_of(model).naive_times == "utc"
-    return {name: _column(name, field, in_utc=in_utc) for name, field in model.model_fields.items()}
+    tests, by_name = tests_of(model), found_by_name(model)
+    return {
+        name: _column(name, field, tests.get(name), by_name=by_name)
+        for name, field in model.model_fields.items()
+    }
 
 
-def _column(name: str, field: FieldInfo, *, in_utc: bool) -> FieldColumn:
+def _column(name: str, field: FieldInfo, test: str | None, *, by_name: bool) -> FieldColumn:
     alias = field.validation_alias or field.alias or name
+    if field.validation_alias == "" or field.alias == "":
+        alias = ""
     pg_type, nullable = _type(field.annotation)
-    default, unusable = _default(field)
+    default, unusable = _default(field, pg_type)
     if not isinstance(alias, str):
         unusable = "its alias is a path or a choice; give it one name"
     key = alias if isinstance(alias, str) else name
-    tested = pg_type in _LOOKS and not (in_utc and pg_type == _INSTANT)
-    return FieldColumn(name, key, pg_type, nullable, default, unusable, tested)
+    return FieldColumn(name, key, pg_type, nullable, default, unusable, test, by_name=by_name and key != name)
 
 
-def _default(field: FieldInfo) -> tuple[str | None, str]:
+def _default(field: FieldInfo, pg_type: str) -> tuple[str | None, str]:
     """SQL of a field's default, and why there can be none."""
     if field.is_required():
         return None, ""
@@ -135,11 +178,56 @@ def _default(field: FieldInfo) -> tuple[str | None, str]:
         return "NULL", "its default is made by a function, which SQL cannot call; declare a plain default"
     if field.default is None or field.default is PydanticUndefined:
         return "NULL", ""
-    encoded = to_json(field.default).decode()
-    if encoded.startswith('"'):
-        value = field.default.value if isinstance(field.default, Enum) else field.default
-        encoded = value if isinstance(value, str) else encoded.strip('"')
-    return quote_literal(encoded), ""
+    encoded = to_json(readable(field.default, pg_type))
+    value = encoded.decode() if pg_type == _JSON else str(from_json(encoded))
+    return quote_literal(value), ""
+
+
+def as_read(event: BaseModel, used: Collection[str]) -> str:
+    """
+    JSON of an event, in which SQL reads the values that the model has made of its payload.
+
+    Args:
+        event: The event.
+        used: The fields that are read, columns of the event itself among them.
+
+    Raises:
+        ValueError: SQL has no such value.
+    """
+    values: dict[str, Any] = {}
+    for name, column in columns_of(type(event)).items():
+        if name in used:
+            try:
+                values[column.key] = readable(getattr(event, name), column.type)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return to_json(values).decode()
+
+
+def readable(value: Any, pg_type: str) -> Any:
+    """A value of a model as JSON has it for a column of a type; raises ValueError where the type has none such."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, timedelta):
+        return f"P{value.days}DT{value.seconds}.{value.microseconds:06}S"
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        try:
+            return value.astimezone(UTC).isoformat()
+        except OverflowError:
+            raise ValueError(f"{value} is in no year from 1 to 9999 of UTC") from None
+    if isinstance(value, time) and value.tzinfo is not None:
+        raise ValueError(f"{value} is a time of day with a time zone: without a date it is no instant")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bytes) and pg_type == _JSON:
+        return value.decode()
+    return value
+
+
+def short_name(name: str) -> str:
+    """A name of a column that PostgreSQL does not cut; the same for the same name."""
+    encoded = name.encode()
+    return name if len(encoded) <= _LONGEST_NAME else "_" + hashlib.sha256(encoded).hexdigest()[:32]
 
 
 def _type(annotation: Any) -> tuple[str, bool]:

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from journal import event_type_of
-from projections.defining.sql_fields import EVENT_COLUMNS, columns_of, quote_literal, quote_name
+from projections.defining.sql_fields import (
+    EVENT_COLUMNS,
+    FieldColumn,
+    columns_of,
+    quote_literal,
+    quote_name,
+    short_name,
+)
 from projections.defining.tables import ColumnOperation
+
+READ_BY_MODEL = 0
+"""The version of an event whose payload a model has read: SQL takes it as it is."""
 
 BATCH = "SELECT * FROM projections._events_by_keys_v1($1::text[], $2::bigint[], $3::timestamptz[])"
 """The events of keys."""
@@ -26,7 +36,8 @@ FROM unnest(
 
 UPCAST_BATCH = f"""
 SELECT b.source_id, b.seq_nr, b.db_timestamp, b.event_id, b.entity_type, b.event_type,
-    CASE WHEN u.payload IS NULL THEN b.version ELSE 0 END AS version, coalesce(u.payload::json, b.payload) AS payload
+    CASE WHEN u.payload IS NULL THEN b.version ELSE {READ_BY_MODEL} END AS version,
+    coalesce(u.payload::json, b.payload) AS payload
 FROM ({BATCH}) AS b
 LEFT JOIN unnest($4::text[], $5::bigint[], $6::text[]) AS u (source_id, seq_nr, payload)
     ON b.source_id = u.source_id AND b.seq_nr = u.seq_nr
@@ -141,22 +152,45 @@ class ReadModelQuery:
 
 
 def _relation(model: type[BaseModel], used: Collection[str]) -> str:
-    """The events of a model, with the columns that are read."""
+    """
+    The events of a model, with the columns that are read.
+
+    Nothing of the statement is computed before all of an event is tested: OFFSET keeps each part apart, and nothing is
+    volatile, or PostgreSQL would write all rows down in between.
+    """
     declared = event_type_of(model)
-    columns = columns_of(model)
-    own = [f"e.{quote_name(name)}" for name in EVENT_COLUMNS if name in used]
-    fields = [column for name, column in columns.items() if name in used and name not in EVENT_COLUMNS]
-    read = [f"{column.read(declared.name)} AS {quote_name(column.name)}" for column in fields]
-    record = ", ".join(column.declared for column in fields)
-    lateral = f" CROSS JOIN LATERAL pg_catalog.json_to_record(e.payload) AS r({record})" if fields else ""
-    newer = quote_literal(
-        f"was written as a later version of {declared.name} than {declared.version}, which this program knows: "
-        "deploy the newer one"
-    )
+    own = [quote_name(name) for name in EVENT_COLUMNS if name in used]
+    fields = _fields(model, used)
+    inner = [f"e.{name}" for name in dict.fromkeys([*own, '"source_id"', '"version"', '"payload"'])]
+    tests, read = [f"e.version <= {declared.version}"], []
+    for n, column in enumerate(fields):
+        inner += [f"{column.text} AS t{n}", f"{column.value(column.text)} AS v{n}"]
+        tests.append(column.fits(f"e.t{n}", f"e.v{n}"))
+        read.append(f"e.v{n} AS {quote_name(short_name(column.name))}")
+    record = ", ".join(dict.fromkeys(column.declared for column in fields if column.in_record))
+    lateral = f" CROSS JOIN LATERAL pg_catalog.json_to_record(e.payload) AS r({record})" if record else ""
     return (
-        f"SELECT {', '.join([*own, *read]) or '1'} FROM _events AS e{lateral} "
-        f"WHERE e.event_type = {quote_literal(declared.name)} "
-        f"AND (e.version <= {declared.version} OR projections._refuse_event_v1({newer}))"
+        f"SELECT {', '.join([*(f'e.{name}' for name in own), *read]) or '1'} FROM ("
+        f"SELECT {', '.join(inner)} FROM _events AS e{lateral} "
+        f"WHERE e.event_type = {quote_literal(declared.name)} OFFSET 0) AS e "
+        f"WHERE CASE WHEN e.version = {READ_BY_MODEL} OR {' AND '.join(tests)} THEN TRUE "
+        "ELSE projections._refuse_event_v1('an event of source ' || e.source_id || ' is for its model to read') END "
+        "OFFSET 0"
+    )
+
+
+def _fields(model: type[BaseModel], used: Collection[str]) -> list[FieldColumn]:
+    return [
+        column for name, column in columns_of(model).items() if name in used and name not in EVENT_COLUMNS
+    ]
+
+
+def only_models_read(statement: Statement, models: Mapping[str, type[BaseModel]]) -> bool:
+    """Whether a statement reads a field of which SQL cannot know that it reads it as the model does."""
+    return any(
+        column.test is None
+        for name, used in statement.reads.items()
+        for column in _fields(models[name], used)
     )
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 
-from journal import EventEnvelope, InvalidPayload, Session, Unreadable, event_type_of, unstorable, upcast_json
-from projections.defining import BATCH
+from journal import (
+    DatabaseError,
+    EventEnvelope,
+    InvalidPayload,
+    Session,
+    Unreadable,
+    decoder,
+    event_type_of,
+    unstorable,
+)
+from projections.defining import BATCH, READ_BY_MODEL, SqlReadModel, as_read
 from projections.errors import describe
 
 Columns: TypeAlias = tuple[list[Any], ...]
@@ -17,10 +26,19 @@ Columns: TypeAlias = tuple[list[Any], ...]
 _OLDER = f"""
 SELECT e.source_id, e.seq_nr, e.event_type, e.version, e.payload::text AS payload
 FROM ({BATCH}) AS e
-INNER JOIN unnest($4::text[], $5::smallint[]) AS m (event_type, version)
+INNER JOIN unnest($4::text[], $5::integer[]) AS m (event_type, version)
     ON e.event_type = m.event_type AND e.version < m.version
 """
 _HIGHEST_VERSION = 32767
+_CONFLICT = "40001"
+_ANY_VERSION = _HIGHEST_VERSION + 1
+
+
+def for_models(error: DatabaseError) -> DatabaseError:
+    """A conflict, where SQL has refused what models are to read: the transaction passes at once when they do."""
+    conflict = DatabaseError(f"models are to read these events: {error}", sqlstate=_CONFLICT)
+    conflict.origin = error.origin
+    return conflict
 
 
 def keys_of(envelopes: Sequence[EventEnvelope]) -> Columns:
@@ -32,61 +50,112 @@ def keys_of(envelopes: Sequence[EventEnvelope]) -> Columns:
     )
 
 
-async def lifted_columns(
-    session: Session, models: Iterable[type[BaseModel]], keys: Columns
+async def read_columns(
+    session: Session,
+    read_model: SqlReadModel,
+    envelopes: Sequence[EventEnvelope],
+    *,
+    every: bool,
 ) -> Columns | None:
     """
-    Sources, numbers and payloads of events of older versions, lifted to the current ones; None: there are none.
+    Sources, numbers and payloads of events as their models read them; None: there are none.
 
-    Raises InvalidPayload where one cannot be lifted.
+    Args:
+        session: Where the events are.
+        read_model: What they are for.
+        envelopes: The events, without payloads.
+        every: Read every event, and not only those of older versions.
+
+    Raises:
+        InvalidPayload: A payload does not fit its model, or cannot be lifted to its version.
     """
-    current = {event_type_of(model).name: model for model in models if event_type_of(model).version > 1}
-    if not current:
+    current = _current(read_model)
+    bounds = {
+        name: _ANY_VERSION if every else event_type_of(one.model).version for name, one in current.items()
+    }
+    if not every and all(version == 1 for version in bounds.values()):
         return None
-    versions = [event_type_of(model).version for model in current.values()]
-    rows = await session.fetch(_OLDER, *keys, list(current), versions)
+    rows = await session.fetch(_OLDER, *keys_of(envelopes), list(bounds), list(bounds.values()))
     if not rows:
         return None
-    lifted = [
-        upcast_json(
-            current[row["event_type"]], row["version"], row["payload"], row["source_id"], row["seq_nr"]
-        )
-        for row in rows
+    stored = {(row["source_id"], row["seq_nr"]): row for row in rows}
+    events = [
+        envelope._replace(version=row["version"], payload_json=row["payload"])
+        for envelope in envelopes
+        if (row := stored.get((envelope.source_id, envelope.seq_nr)))
     ]
-    return [row["source_id"] for row in rows], [row["seq_nr"] for row in rows], lifted
+    payloads = [current[envelope.event_type].read(envelope) for envelope in events]
+    return [e.source_id for e in events], [e.seq_nr for e in events], payloads
 
 
-def given_columns(models: Iterable[type[BaseModel]], envelopes: Sequence[EventEnvelope]) -> Columns | None:
+def given_columns(
+    read_model: SqlReadModel, envelopes: Sequence[EventEnvelope], *, every: bool
+) -> Columns | None:
     """
-    The columns of ``GIVEN``: the events of models, with payloads lifted to the current versions; None: there are none.
+    The columns of ``GIVEN``: the events of models; None: there are none.
 
-    Raises InvalidPayload where a payload cannot be read, lifted or sent.
+    Args:
+        read_model: What they are for.
+        envelopes: Events, those of others among them.
+        every: Have the models read every event, and not only those of older versions.
+
+    Raises:
+        InvalidPayload: A payload cannot be read, does not fit its model, or cannot be sent.
     """
-    current = {event_type_of(model).name: model for model in models}
+    current = _current(read_model)
     events = [envelope for envelope in envelopes if envelope.event_type in current]
     if not events:
         return None
-    payloads = [_payload(current[e.event_type], e) for e in events]
+    is_read = [every or e.version < event_type_of(current[e.event_type].model).version for e in events]
+    payloads = [
+        current[e.event_type].read(e) if by_model else _payload(e)
+        for e, by_model in zip(events, is_read, strict=True)
+    ]
     _check_text(events, payloads)
     return (
         *keys_of(events),
         [e.event_id for e in events],
         [e.entity_type for e in events],
         [e.event_type for e in events],
-        # What was lifted is of the version of its model; a later one is refused, whatever another system has as such.
-        [min(max(e.version, event_type_of(current[e.event_type]).version), _HIGHEST_VERSION) for e in events],
+        # A later version is refused, whatever another system has as such.
+        [
+            READ_BY_MODEL if by_model else min(e.version, _HIGHEST_VERSION)
+            for e, by_model in zip(events, is_read, strict=True)
+        ],
         payloads,
     )
 
 
-def _payload(model: type[BaseModel], envelope: EventEnvelope) -> str:
+def _payload(envelope: EventEnvelope) -> str:
     if isinstance(envelope.payload_json, Unreadable):
         raise InvalidPayload(envelope.payload_json)
-    if envelope.version < event_type_of(model).version:
-        return upcast_json(
-            model, envelope.version, envelope.payload_json, envelope.source_id, envelope.seq_nr
-        )
     return envelope.payload_json
+
+
+class _Reading(NamedTuple):
+    """How a model reads its events for a statement: the fields that this looks at, unless it has validators."""
+
+    model: type[BaseModel]
+    used: frozenset[str]
+    decode: Callable[[EventEnvelope], BaseModel]
+
+    def read(self, envelope: EventEnvelope) -> str:
+        event = self.decode(envelope)
+        try:
+            return as_read(event, self.used)
+        except ValueError as error:
+            raise InvalidPayload(f"{describe(envelope)} has a value that no column holds: {error}") from None
+
+
+def _current(read_model: SqlReadModel) -> dict[str, _Reading]:
+    """By event type, how it is read."""
+    found: dict[str, _Reading] = {}
+    for relation, model in read_model.models.items():
+        name = event_type_of(model).name
+        used = read_model.statement.reads[relation] | (found[name].used if name in found else frozenset())
+        decode = decoder(model, None if read_model.by_model else frozenset(used))
+        found[name] = _Reading(model, frozenset(used), decode)
+    return found
 
 
 def _check_text(events: Sequence[EventEnvelope], payloads: Sequence[str]) -> None:

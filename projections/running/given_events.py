@@ -21,8 +21,8 @@ async def write_given(
     Raises:
         TableError: A table is not there, or does not fit.
         journal.DatabaseError: The database refused, an event's data among the reasons.
-        journal.InvalidPayload: An older version of an event cannot be lifted to the current one.
+        journal.InvalidPayload: A payload does not fit its model, or cannot be lifted to its version.
     """
     for plan in await writer.plans(session, projection, creates=False):
-        if columns := given_columns(plan.read_model.models.values(), envelopes):
+        if columns := given_columns(plan.read_model, envelopes, every=True):
             await session.execute(_WRITE, plan.upsert(GIVEN), *columns)

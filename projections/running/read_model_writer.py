@@ -16,7 +16,7 @@ from journal import (
     Session,
     event_type_of,
 )
-from journal.database import quote
+from journal.database import Fault, fault_of, quote
 from projections.defining import (
     BATCH,
     GIVEN,
@@ -29,7 +29,7 @@ from projections.defining import (
     create_table,
     quote_literal,
 )
-from projections.running.event_columns import given_columns, keys_of, lifted_columns
+from projections.running.event_columns import for_models, given_columns, keys_of, read_columns
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import ValueKind, kind_of
 from projections.running.table_writer import combine_column
@@ -161,6 +161,9 @@ class ReadModelWriter:
     def __init__(self, schema: str | None = None) -> None:
         self._schema = schema
         self._plans: dict[SqlReadModel, ReadModelPlan] = {}
+        self._by_model: set[SqlReadModel] = (
+            set()
+        )  # models read their events, since the database has refused one
 
     def forget(self) -> None:
         """Check all tables again: the database is not the one that they were read from."""
@@ -218,24 +221,23 @@ class ReadModelWriter:
         Raises:
             journal.DatabaseError: The database refused, an event's data among the reasons.
             journal.DatabaseWentBack: An event that was read is not in the journal any more.
-            journal.InvalidPayload: An older version of an event cannot be lifted to the current one.
+            journal.InvalidPayload: A payload does not fit its model, or cannot be lifted to its version.
         """
         for plan in plans:
-            models = plan.read_model.models.values()
-            types = {event_type_of(model).name for model in models}
-            keys = keys_of([envelope for envelope in envelopes if envelope.event_type in types])
-            if not keys[0]:
+            types = {event_type_of(model).name for model in plan.read_model.models.values()}
+            found = [envelope for envelope in envelopes if envelope.event_type in types]
+            if not found:
                 continue
-            lifted = await lifted_columns(session, models, keys)
-            events = BATCH if lifted is None else UPCAST_BATCH
-            await self._bring(session, plan, events, *keys, *lifted or ())
+            read = await read_columns(session, plan.read_model, found, every=self._reads_every(plan))
+            events = BATCH if read is None else UPCAST_BATCH
+            await self._bring(session, plan, events, *keys_of(found), *read or ())
 
     async def write_given(
         self, session: Session, plans: Sequence[ReadModelPlan], envelopes: Sequence[EventEnvelope]
     ) -> None:
         """As :meth:`write`, of events that are not in a journal of this database: their payloads are sent."""
         for plan in plans:
-            if columns := given_columns(plan.read_model.models.values(), envelopes):
+            if columns := given_columns(plan.read_model, envelopes, every=self._reads_every(plan)):
                 await self._bring(session, plan, GIVEN, *columns)
 
     async def _bring(self, session: Session, plan: ReadModelPlan, events: str, *args: Any) -> None:
@@ -245,6 +247,9 @@ class ReadModelWriter:
             self._plans.pop(plan.read_model, None)  # somebody may have altered the table
             if error.sqlstate == _GONE:
                 raise DatabaseWentBack(str(error)) from error
+            if fault_of(error) is Fault.EVENT and not self._reads_every(plan):
+                self._by_model.add(plan.read_model)
+                raise for_models(error) from error
             error.add_note(f"while writing table {plan.read_model.table}")
             raise
 
@@ -274,15 +279,21 @@ class ReadModelWriter:
                 row = await session.fetchrow(
                     _page_sql(plans), *page, *fence, list(current), list(current.values())
                 )
-        except DatabaseError:
+        except DatabaseError as error:
             for plan in plans:
                 self._plans.pop(plan.read_model, None)
+            if fault_of(error) is Fault.EVENT:
+                self._by_model.update(plan.read_model for plan in plans)
             raise
+        self._by_model.difference_update(plan.read_model for plan in plans)
         return None if row is None else WrittenPage(*row.values())
 
     def sql(self, plan: ReadModelPlan, events: str) -> str:
         """The statement that brings events into a table."""
         return plan.upsert(events)
+
+    def _reads_every(self, plan: ReadModelPlan) -> bool:
+        return plan.read_model.by_model or plan.read_model in self._by_model
 
 
 def _page_sql(plans: Sequence[ReadModelPlan]) -> str:

@@ -58,7 +58,7 @@ class WholePages:
         Raises:
             RangeLost, TransactionEnded, TableError, DatabaseError: Not an event's fault.
         """
-        if not self._catching_up:
+        if not self._catching_up or any(one.by_model for one in self._parts.projection.read_models):
             return None
         begun = time.perf_counter()
         try:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import offsets
-from journal import EntityTypes, EventEnvelope, OwnedSession, Session, read_source
-from journal.database import Fault, fault_of
+from journal import DatabaseError, EntityTypes, EventEnvelope, OwnedSession, Session, read_source
+from journal.database import Fault, fault_of, is_conflict
 from projections.defining import Kind, Projection, Table
 from projections.errors import HandlerFailed, describe, name_of
 from projections.failing import ALIKE, Streak
@@ -218,8 +218,7 @@ class Refolding:
     async def _handle(self, page: Sequence[EventEnvelope]) -> None:
         """Handle events, by halves where one fails that may be skipped."""
         try:
-            async with self._session.savepoint():
-                await self._dispatcher.handle(self._session, page)
+            await self._try(page)
         except Exception as error:
             doubtful = isinstance(error, HandlerFailed) and error.fault is Fault.PROJECTION
             if not self._skip or not (isinstance(error, HandlerFailed) or fault_of(error) is Fault.EVENT):
@@ -236,6 +235,17 @@ class Refolding:
             await self._handle(page[middle:])
         else:
             self._alike.handled({envelope.event_type for envelope in page})
+
+    async def _try(self, page: Sequence[EventEnvelope]) -> None:
+        """Handle events; of a conflict, once more: models read then what a statement could not."""
+        try:
+            async with self._session.savepoint():
+                await self._dispatcher.handle(self._session, page)
+        except DatabaseError as error:
+            if not is_conflict(error):
+                raise
+            async with self._session.savepoint():
+                await self._dispatcher.handle(self._session, page)
 
     def _fail_alike(self, error: Exception, envelope: EventEnvelope) -> bool:
         kind = name_of(error.__cause__ or error)

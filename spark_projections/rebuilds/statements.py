@@ -73,7 +73,9 @@ class ShadowReadModels(ReadModelWriter):
 
 
 def folds_as_a_whole(projection: Projection) -> bool:
-    """Whether its events can stay in the database: older versions are lifted by functions of the application."""
+    """Whether its events can stay in the database: models read older versions, and what SQL may read otherwise."""
+    if any(one.by_model for one in projection.read_models):
+        return False
     models = [model for one in projection.read_models for model in one.models.values()]
     return bool(models) and all(event_type_of(model).version == 1 for model in models)
 

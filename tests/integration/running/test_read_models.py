@@ -189,12 +189,12 @@ class TestBadEvents:
     @pytest.mark.parametrize(
         ("payload", "message"),
         [
-            ('{"carrier": "UA", "day": "never", "delay": 1}', "never"),
-            ('{"carrier": "UA", "day": "2013-01-01", "delay": "late"}', "late"),
-            ('{"day": "2013-01-01", "delay": 1}', "carrier is missing"),
-            ('{"carrier": null, "day": "2013-01-01", "delay": 1}', "carrier is null"),
-            ('{"carrier": "UA", "day": "2013-01-01", "delay": 1, "on_time": null}', "on_time is null"),
-            ("[1, 2]", "array"),
+            ('{"carrier": "UA", "day": "never", "delay": 1}', "day: Input should be a valid date"),
+            ('{"carrier": "UA", "day": "2013-01-01", "delay": "late"}', "delay: Input should be a valid integer"),
+            ('{"day": "2013-01-01", "delay": 1}', "carrier: Field required"),
+            ('{"carrier": null, "day": "2013-01-01", "delay": 1}', "carrier: Input should be a valid string"),
+            ('{"carrier": "UA", "day": "2013-01-01", "delay": 1, "on_time": null}', "on_time: Input should be a valid boolean"),
+            ("[1, 2]", "Input should be an object"),
             ('{"carrier": "UA", "day": "2013-01-01", "delay": 99999999999999999999}', "out of range"),
         ],
     )  # fmt: skip
@@ -287,7 +287,7 @@ class TestVersions:
         await run_until_caught_up(database, self.model())
 
         ((error,),) = await rows(database, "SELECT error FROM projections.parked_sources")
-        assert "written as a later version of Landed than 3" in error
+        assert "this program knows" in error
 
 
 class TestTables:
