@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
-from journal.events import EventEnvelope, Unreadable
-from journal.exact_numbers import decimal_keys, exactly, has_decimals, parsed, written
-from journal.naive_times import NaiveTimes, validator
+from journal.events import LIBRARY_TYPES
+from journal.exact_numbers import decimal_keys, has_decimals, parsed, written
+from journal.naive_times import NaiveTimes
 
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -27,6 +27,10 @@ class EventType(NamedTuple):
     naive_times: NaiveTimes = "refuse"
 
 
+_declared: dict[str, type[BaseModel]] = {}
+"""By the names of event types, the models that :func:`event_type` has declared."""
+
+
 def event_type(
     name: str | None = None,
     *,
@@ -38,6 +42,9 @@ def event_type(
     Say under which name and version events of a model are stored.
 
     Without this decorator the name is the class's and the version is 1.
+
+    Whatever reads an event of that name converts its payload to this version. Where a program declares several models
+    of one name, it is the one of the newest version, and of those of one version the last.
 
     Args:
         name: The stored name; by default the class's.
@@ -60,7 +67,11 @@ def event_type(
         )
 
     def register(model: type[Model]) -> type[Model]:
-        model.__event_type__ = EventType(name or model.__name__, version, steps, naive_times)  # type: ignore[attr-defined]
+        declared = EventType(name or model.__name__, version, steps, naive_times)
+        model.__event_type__ = declared  # type: ignore[attr-defined]
+        known = _declared.get(declared.name)
+        if known is None or event_type_of(known).version <= version:
+            _declared[declared.name] = model
         return model
 
     return register
@@ -73,75 +84,20 @@ def event_type_of(model: type[BaseModel]) -> EventType:
     return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
 
 
-def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
+def declared_models() -> dict[str, type[BaseModel]]:
+    """By the names of event types, the models of versions after the first that this program declares."""
+    return {name: model for name, model in _declared.items() if event_type_of(model).version > 1}
+
+
+def declared_model(entity_type: str, name: str) -> type[BaseModel] | None:
     """
-    What turns stored events into a model, lifting older versions to the newest.
+    The model that this program declares for an event type; None: there is none.
 
-    The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
-    and field.
+    Args:
+        entity_type: That of the event. What a library type has for a name is a topic, of no version.
+        name: The name of the event type.
     """
-    current = event_type_of(model)
-    version, validate = current.version, _reader(model)
-
-    def decode(envelope: EventEnvelope) -> Model:
-        payload = envelope.payload_json
-        if isinstance(payload, Unreadable):
-            raise InvalidPayload(payload)
-        try:
-            if envelope.version == version:
-                return validate(payload)
-            return _decode_older(model, current, envelope)
-        except ValidationError as error:
-            raise _does_not_fit(model, envelope, error) from None
-
-    return decode
-
-
-def _validate(model: type[Model]) -> Callable[[str | bytes], Model]:
-    return validator(model, event_type_of(model).naive_times).validate_json
-
-
-def _reader(model: type[Model]) -> Callable[[str | bytes], Model]:
-    """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
-    validate = _validate(model)
-    if not has_decimals(model):
-        return validate
-    keys = decimal_keys(model)
-    return lambda payload: validate(exactly(payload, keys))
-
-
-def decode(model: type[Model], envelope: EventEnvelope) -> Model:
-    """The payload of one stored event as its model; see :func:`decoder`."""
-    return decoder(model)(envelope)
-
-
-def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: ValidationError) -> InvalidPayload:
-    fields = "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
-        for e in error.errors(include_input=False)[:3]
-    )
-    return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
-
-
-def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
-    if envelope.version > current.version:
-        raise InvalidPayload(
-            f"{_named(envelope)} was written as version {envelope.version}; this program knows "
-            f"{model.__name__} up to version {current.version}: deploy the newer one"
-        )
-    payload = envelope.payload_json
-    return _validate(model)(_upcast(model, envelope.version, payload, _named(envelope)))
-
-
-def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
-    current, exact = event_type_of(model), has_decimals(model)
-    value = parsed(payload) if exact else from_json(payload)
-    for step in range(version, current.version):
-        try:
-            value = current.upcast[step](value)
-        except Exception as error:
-            raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return written(value, decimal_keys(model)) if exact else to_json(value)
+    return None if entity_type in LIBRARY_TYPES else _declared.get(name)
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
@@ -163,5 +119,12 @@ def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: s
     return _upcast(model, version, payload, what).decode()
 
 
-def _named(envelope: EventEnvelope) -> str:
-    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"
+def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
+    current, exact = event_type_of(model), has_decimals(model)
+    value = parsed(payload) if exact else from_json(payload)
+    for step in range(version, current.version):
+        try:
+            value = current.upcast[step](value)
+        except Exception as error:
+            raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
+    return written(value, decimal_keys(model)) if exact else to_json(value)

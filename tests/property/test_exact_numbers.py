@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from journal import EventEnvelope, event_type
-from journal.event_types import decode, upcast_json
+from journal import EventEnvelope, decode, event_type, upcast_json
 from journal.exact_numbers import decimal_keys, has_decimals
 
 
