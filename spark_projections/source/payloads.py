@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -139,8 +140,15 @@ def _refuse_overflow(found: pa.Array, doubles: pa.Array) -> None:
     elif pa.types.is_decimal(found.type):
         difference = pc.abs(pc.subtract(found.cast(pa.float64()), doubles))
         allowed = pc.add(pc.multiply(pc.abs(doubles), _NEARLY), 10.0**-found.type.scale)
-        if pc.any(pc.greater(difference, allowed)).as_py():
+        if pc.any(pc.greater(difference, allowed)).as_py() or _has_more_digits(found):
             raise pa.ArrowInvalid(f"the number does not fit {found.type}")
+
+
+def _has_more_digits(found: pa.Array) -> bool:
+    """Whether a decimal has more digits than its type: Arrow takes what 128 bits hold, which Spark cannot read."""
+    wide = pa.decimal256(76, found.type.scale)
+    first_too_large = pa.scalar(Decimal(1).scaleb(found.type.precision - found.type.scale), wide)
+    return bool(pc.any(pc.greater_equal(pc.abs(found.cast(wide)), first_too_large)).as_py())
 
 
 def _plainly(reason: str) -> str:
