@@ -61,6 +61,7 @@ from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources
 from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
 from journal.errors import UnknownEventType as UnknownEventType
+from journal.event_types import declared_models as declared_models
 from journal.event_types import event_type
 from journal.event_types import event_type_of as event_type_of
 from journal.event_types import upcast_json as upcast_json

@@ -81,7 +81,7 @@ class PayloadReader:
         if len(texts) == 0:
             return pa.array([], wanted)
         # Also because Arrow's reader crashes the process on a bare null.
-        if not pc.all(pc.starts_with(pc.utf8_ltrim_whitespace(texts), "{")).as_py():
+        if not pc.all(pc.starts_with(pc.utf8_ltrim_whitespace(texts), "{"), skip_nulls=False).as_py():
             raise pa.ArrowInvalid("it is not a JSON object")
         lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
         found = _objects(lines, _readable_type(wanted, ""))

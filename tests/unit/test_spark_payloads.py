@@ -153,6 +153,17 @@ def test_permissive_reading_of_none_of_all_and_of_no_wrong_payload(payloads: lis
     assert len(found) == len(errors) == len(payloads)
 
 
+def test_a_payload_that_is_null_fits_nothing_and_keeps_the_others() -> None:
+    given = batch('{"f": 1}', "", '{"f": 3}')
+    texts = pa.array(['{"f": 1}', None, '{"f": 3}'])
+    found, errors = PayloadReader(pa.struct({"f": pa.int32()})).permissive(
+        given.set_column(3, "payload", texts)
+    )
+
+    assert found.to_pylist() == [{"f": 1}, None, {"f": 3}]
+    assert [reason is None for reason in errors.to_pylist()] == [True, False, True]
+
+
 def test_line_breaks_and_blanks_between_values_do_no_harm() -> None:
     assert read({"f": pa.int32(), "g": pa.string()}, '\n {"f":\n1,\r\n\t"g": "x"}\n', "{}") == [
         {"f": 1, "g": "x"},
