@@ -127,4 +127,7 @@ def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: st
             value = current.upcast[step](value)
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return written(value, decimal_keys(model)) if exact else to_json(value)
+    try:
+        return written(value, decimal_keys(model)) if exact else to_json(value)
+    except (ValueError, RecursionError) as error:  # pydantic's are ValueErrors
+        raise InvalidPayload(f"{what}: the upcast payload is not JSON: {error}") from error
