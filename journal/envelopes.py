@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from journal.errors import InvalidPayload, UnknownEventType
-from journal.event_types import EventType, Model, declared_model, event_type_of, upcast_json
+from journal.event_types import EventType, Model, declare, declared_model, event_type_of, upcast_json
 from journal.events import Origin, Position, Unreadable
 from journal.exact_numbers import decimal_keys, exactly, has_decimals, parsed
 from journal.naive_times import validator
@@ -90,6 +90,7 @@ def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
     The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
     and field.
     """
+    declare(model)
     current = event_type_of(model)
     version, validate = current.version, _reader(model)
 

@@ -77,6 +77,15 @@ def event_type(
     return register
 
 
+def declare(model: type[BaseModel]) -> None:
+    """Declare a model that was made in another process by :func:`event_type`, as classes are that were pickled."""
+    if "__event_type__" in model.__dict__:
+        declared = event_type_of(model)
+        known = _declared.setdefault(declared.name, model)
+        if event_type_of(known).version < declared.version:
+            _declared[declared.name] = model
+
+
 @lru_cache(maxsize=1024)
 def event_type_of(model: type[BaseModel]) -> EventType:
     """The name and version of a model's events."""
@@ -94,10 +103,13 @@ def declared_model(entity_type: str, name: str) -> type[BaseModel] | None:
     The model that this program declares for an event type; None: there is none.
 
     Args:
-        entity_type: That of the event. What a library type has for a name is a topic, of no version.
+        entity_type: That of the event. The types of messages are topics, which have no versions, and are stored as 1.
         name: The name of the event type.
     """
-    return None if entity_type in LIBRARY_TYPES else _declared.get(name)
+    model = _declared.get(name)
+    if model is not None and entity_type in LIBRARY_TYPES and event_type_of(model).version > 1:
+        return None
+    return model
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:

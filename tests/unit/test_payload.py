@@ -19,11 +19,13 @@ from journal import (
     RawJson,
     UnknownEventType,
     decode,
+    decoder,
     event_type,
     event_type_of,
     newest_json,
 )
 from journal.appending import event_row
+from journal.event_types import EventType
 from journal.payload import MAX_PAYLOAD_BYTES, encode
 from tests.fixtures.journal import event
 
@@ -290,6 +292,11 @@ def test_impossible_declaration_is_refused(version: int, message: str) -> None:
 # --- what readers see
 
 
+@event_type("test.once")
+class Once(BaseModel):
+    n: int
+
+
 OLDEST = _stored('{"c": "UA"}', version=1, event_type="flight-left")
 NEWEST = {"carrier": "UA", "gate": "?"}
 
@@ -314,7 +321,8 @@ def test_payload_of_a_version_that_needs_nothing_is_as_written(version: int) -> 
 
 
 @pytest.mark.parametrize("entity_type", ["published", "webhook-message"])
-def test_topic_of_a_message_names_no_model(entity_type: str) -> None:
+def test_topic_of_a_message_has_no_versions(entity_type: str) -> None:
+    assert _stored({"n": 1}, 1, "test.once")._replace(entity_type=entity_type).event == Once(n=1)
     message = OLDEST._replace(entity_type=entity_type)
     assert message.payload == {"c": "UA"}
     with pytest.raises(UnknownEventType, match="no model is declared for it"):
@@ -339,3 +347,12 @@ def test_newest_of_several_models_of_a_name_counts() -> None:
     event_type("test.kept", version=2, upcast={1: lambda p: {"n": p["m"]}})(newer)
     event_type("test.kept")(older)
     assert type(_stored({"m": 1}, 1, "test.kept").event) is newer
+
+
+def test_models_that_come_from_another_process_are_declared_where_they_are_used() -> None:
+    made = type("Made", (BaseModel,), {"__annotations__": {"n": int}})
+    made.__event_type__ = EventType("test.made", 2, {1: lambda p: {"n": p["m"]}})  # type: ignore[attr-defined]
+    stored = _stored({"m": 1}, 1, "test.made")
+    assert stored.payload == {"m": 1}
+    decoder(made)
+    assert stored.payload == {"n": 1}
