@@ -34,6 +34,9 @@ from journal.database.generation import generation as generation
 from journal.database.settings import ConnectionSettings
 from journal.entity_types import ALL_TYPES
 from journal.entity_types import EntityTypes as EntityTypes
+from journal.envelopes import EventEnvelope, decode
+from journal.envelopes import decoder as decoder
+from journal.envelopes import newest_json as newest_json
 from journal.errors import (
     AppendConflict,
     DatabaseError,
@@ -58,15 +61,15 @@ from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources
 from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
 from journal.errors import UnknownEventType as UnknownEventType
-from journal.event_types import decode as decode
-from journal.event_types import decoder as decoder
+from journal.event_types import declared_models as declared_models
 from journal.event_types import event_type
 from journal.event_types import event_type_of as event_type_of
+from journal.event_types import upcast_json as upcast_json
 from journal.events import BEGINNING as BEGINNING
+from journal.events import LIBRARY_TYPES as LIBRARY_TYPES
 from journal.events import (
     Appended,
     Event,
-    EventEnvelope,
     HistoricEvent,
     RawJson,
 )
@@ -78,6 +81,8 @@ from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
 from journal.interval_backtracking import IntervalBacktracking as IntervalBacktracking
+from journal.loading import Loaded as Loaded
+from journal.loading import load
 from journal.log import HISTORY as HISTORY
 from journal.log import JOURNAL as JOURNAL
 from journal.log import OWN_NAME as OWN_NAME
@@ -151,8 +156,10 @@ __all__ = [
     "capture_table",
     "connect",
     "current_events",
+    "decode",
     "event_type",
     "import_events",
+    "load",
     "read_source",
     "release_table",
 ]

@@ -9,9 +9,6 @@ from itertools import pairwise
 from journal.appending import array_literal, check_entity_type
 from journal.errors import InvalidEvent
 
-LIBRARY_TYPES = frozenset({"published", "webhook-endpoint", "webhook-message"})
-"""Entity types of events that the library itself appends. A journal may be without them for any time."""
-
 
 @dataclass(frozen=True, slots=True)
 class EntityTypes:

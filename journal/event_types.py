@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from journal.errors import InvalidPayload
-from journal.events import EventEnvelope, Unreadable
-from journal.exact_numbers import decimal_keys, exactly, has_decimals, parsed, written
-from journal.naive_times import NaiveTimes, validator
+from journal.events import LIBRARY_TYPES
+from journal.exact_numbers import decimal_keys, has_decimals, parsed, written
+from journal.naive_times import NaiveTimes
 
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -27,6 +27,10 @@ class EventType(NamedTuple):
     naive_times: NaiveTimes = "refuse"
 
 
+_declared: dict[str, type[BaseModel]] = {}
+"""By the names of event types, the models that :func:`event_type` has declared."""
+
+
 def event_type(
     name: str | None = None,
     *,
@@ -38,6 +42,9 @@ def event_type(
     Say under which name and version events of a model are stored.
 
     Without this decorator the name is the class's and the version is 1.
+
+    Whatever reads an event of that name converts its payload to this version. Where a program declares several models
+    of one name, it is the one of the newest version, and of those of one version the last.
 
     Args:
         name: The stored name; by default the class's.
@@ -60,10 +67,23 @@ def event_type(
         )
 
     def register(model: type[Model]) -> type[Model]:
-        model.__event_type__ = EventType(name or model.__name__, version, steps, naive_times)  # type: ignore[attr-defined]
+        declared = EventType(name or model.__name__, version, steps, naive_times)
+        model.__event_type__ = declared  # type: ignore[attr-defined]
+        known = _declared.get(declared.name)
+        if known is None or event_type_of(known).version <= version:
+            _declared[declared.name] = model
         return model
 
     return register
+
+
+def declare(model: type[BaseModel]) -> None:
+    """Declare a model that was made in another process by :func:`event_type`, as classes are that were pickled."""
+    if "__event_type__" in model.__dict__:
+        declared = event_type_of(model)
+        known = _declared.setdefault(declared.name, model)
+        if event_type_of(known).version < declared.version:
+            _declared[declared.name] = model
 
 
 @lru_cache(maxsize=1024)
@@ -73,68 +93,42 @@ def event_type_of(model: type[BaseModel]) -> EventType:
     return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
 
 
-def decoder(model: type[Model], fields: frozenset[str] | None = None) -> Callable[[EventEnvelope], Model]:
+def declared_models() -> dict[str, type[BaseModel]]:
+    """By the names of event types, the models of versions after the first that this program declares."""
+    return {name: model for name, model in _declared.items() if event_type_of(model).version > 1}
+
+
+def declared_model(entity_type: str, name: str) -> type[BaseModel] | None:
     """
-    What turns stored events into a model, lifting older versions to the newest.
+    The model that this program declares for an event type; None: there is none.
 
-    With ``fields``, it looks at no others, and the model has only these; it has no validators of its own then.
+    Args:
+        entity_type: That of the event. The types of messages are topics, which have no versions, and are stored as 1.
+        name: The name of the event type.
+    """
+    model = _declared.get(name)
+    if model is not None and entity_type in LIBRARY_TYPES and event_type_of(model).version > 1:
+        return None
+    return model
 
-    The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
-    and field.
+
+def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:
+    """
+    The JSON of an older version as the model's version has it.
+
+    Args:
+        model: The payload model.
+        version: That of the event, below the model's.
+        payload: Its JSON.
+        source_id: Of the event, for errors.
+        seq_nr: Of the event, for errors.
+
+    Raises:
+        InvalidPayload: An ``upcast`` function of the model failed.
     """
     current = event_type_of(model)
-    version, validate = current.version, _reader(model, fields)
-
-    def decode(envelope: EventEnvelope) -> Model:
-        payload = envelope.payload_json
-        if isinstance(payload, Unreadable):
-            raise InvalidPayload(payload)
-        try:
-            if envelope.version == version:
-                return validate(payload)
-            return _decode_older(model, current, envelope, fields)
-        except ValidationError as error:
-            raise _does_not_fit(model, envelope, error) from None
-
-    return decode
-
-
-def _validate(model: type[Model], fields: frozenset[str] | None) -> Callable[[str | bytes], Model]:
-    return validator(model, event_type_of(model).naive_times, fields).validate_json
-
-
-def _reader(model: type[Model], fields: frozenset[str] | None) -> Callable[[str | bytes], Model]:
-    """What makes the model of JSON; only where it has Decimals, numbers are looked at that a float rounds."""
-    validate = _validate(model, fields)
-    if not has_decimals(model):
-        return validate
-    keys = decimal_keys(model)
-    return lambda payload: validate(exactly(payload, keys))
-
-
-def decode(model: type[Model], envelope: EventEnvelope) -> Model:
-    """The payload of one stored event as its model; see :func:`decoder`."""
-    return decoder(model)(envelope)
-
-
-def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: ValidationError) -> InvalidPayload:
-    fields = "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
-        for e in error.errors(include_input=False)[:3]
-    )
-    return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
-
-
-def _decode_older(
-    model: type[Model], current: EventType, envelope: EventEnvelope, fields: frozenset[str] | None
-) -> Model:
-    if envelope.version > current.version:
-        raise InvalidPayload(
-            f"{_named(envelope)} was written as version {envelope.version}; this program knows "
-            f"{model.__name__} up to version {current.version}: deploy the newer one"
-        )
-    payload = envelope.payload_json
-    return _validate(model, fields)(_upcast(model, envelope.version, payload, _named(envelope)))
+    what = f"event {current.name!r} of source {source_id!r}, seq_nr {seq_nr}"
+    return _upcast(model, version, payload, what).decode()
 
 
 def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: str) -> bytes:
@@ -145,8 +139,7 @@ def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: st
             value = current.upcast[step](value)
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
-    return written(value, decimal_keys(model)) if exact else to_json(value)
-
-
-def _named(envelope: EventEnvelope) -> str:
-    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"
+    try:
+        return written(value, decimal_keys(model)) if exact else to_json(value)
+    except (ValueError, RecursionError) as error:  # pydantic's are ValueErrors
+        raise InvalidPayload(f"{what}: the upcast payload is not JSON: {error}") from error

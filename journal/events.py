@@ -1,4 +1,4 @@
-"""Events: what a writer gives, what an append answers, what a reader gets."""
+"""Events: what a writer gives, and what an append answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pydantic_core import from_json
-
-from journal.exact_numbers import parsed
 from journal.tokens import AwaitedEvent, last_of_each, write_token
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """Before every event: where a reader of everything starts."""
+
+LIBRARY_TYPES = frozenset({"published", "webhook-endpoint", "webhook-message"})
+"""Entity types of events that the library itself appends. A journal may be without them for any time."""
 
 
 class Position(NamedTuple):
@@ -148,42 +148,6 @@ class AppendedEvents(list[Appended]):
     def awaited(self) -> list[AwaitedEvent]:
         """What is to be waited for: the last event of each source."""
         return last_of_each(event for appended in self for event in appended.awaited)
-
-
-class EventEnvelope(NamedTuple):
-    """A stored event as a reader gets it. ``payload_json`` and ``metadata_json`` are the text as written."""
-
-    source_id: str
-    seq_nr: int
-    db_timestamp: datetime
-    slice: int
-    event_id: UUID
-    entity_type: str
-    event_type: str
-    version: int
-    payload_json: str
-    metadata_json: str | None
-    tags: list[str] | None
-    origin: Origin = Origin.QUERY
-
-    @property
-    def position(self) -> Position:
-        """Its place in the order of the log."""
-        return Position(self.db_timestamp, self.slice, self.source_id, self.seq_nr)
-
-    @property
-    def payload(self) -> Any:
-        """
-        The payload as plain Python values.
-
-        A number that a float rounds is a float whose ``str`` is the number as it was written.
-        """
-        return parsed(self.payload_json)
-
-    @property
-    def metadata(self) -> Any:
-        """The metadata as plain Python values; empty when there is none."""
-        return from_json(self.metadata_json) if self.metadata_json else {}
 
 
 def uuid7(milliseconds: int, random: int) -> UUID:

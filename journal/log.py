@@ -16,8 +16,9 @@ from typing import Protocol, TypeAlias
 
 from journal.backtracking import INSTANT, Backtracking, SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, OwnedSession, Row
+from journal.envelopes import EventEnvelope
 from journal.errors import DatabaseUnavailable, InvalidValue, JournalUnavailable, NeedsPrimary
-from journal.events import BEGINNING, EventEnvelope, Origin
+from journal.events import BEGINNING, Origin
 from journal.standby import NEEDS_PRIMARY, Primary
 from journal.writers import POLL, WRITERS
 

@@ -175,6 +175,7 @@
 \ir functions/subscriptions/_ask_condition_v1.sql
 \ir functions/subscriptions/_types_v1.sql
 \ir functions/subscriptions/_matchable_events_v1.sql
+\ir functions/subscriptions/_older_events_v1.sql
 \ir functions/subscriptions/_subscriptions_state_v1.sql
 \ir functions/subscriptions/_interests_v1.sql
 \ir functions/subscriptions/_look_at_matching_v1.sql

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from journal.backtracking import SequenceBacktracking, WriterLockBacktracking
 from journal.database import Database, Row
-from journal.events import EventEnvelope, Origin
+from journal.envelopes import EventEnvelope
+from journal.events import Origin
 from journal.foreign.checking import check
 from journal.foreign.event_ids import event_ids
 from journal.foreign.mapping import TableMapping

@@ -89,7 +89,11 @@ class _Options:
         ),
     ] = 1
     subscriptions: Annotated[
-        bool, Opt("Match events with the subscriptions of groups, too; needs no MODULE.")
+        bool,
+        Opt(
+            "Match events with the subscriptions of groups, too. Name the MODULE with the event types of which the "
+            "journal has older versions; else it needs none."
+        ),
     ] = False
     supervised: Annotated[bool, Opt(hidden=True)] = False
     """One of --processes."""
@@ -206,7 +210,7 @@ def worker(
     if options.supervised or options.processes > 1:
         tagged_logs(log_format)
     with ending(context, logged=log_format == "json" or options.supervised):
-        definitions = load_projections(targets)
+        definitions = load_projections(targets, event_types=options.subscriptions)
         discovery = _matching(options)
         with sides(dsn, journal, read_side, journal_primary) as where:
             if where.journals and options.subscriptions:

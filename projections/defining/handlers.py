@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from journal import EntityTypes, EventEnvelope, OwnedSession, Session, check_name, event_type_of
 from projections.defining.batching import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.read_models import SqlReadModel, read_models_of
+from projections.defining.signatures import check_annotation, required_parameters
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
 from projections.failing import Recovery
@@ -139,7 +140,7 @@ class reacts(Generic[M]):  # noqa: N801 - used as a decorator
     def __call__(self, method: EventHandler[S, M]) -> EventHandler[S, M]:
         """Mark a method; raises InvalidHandler unless it is ``async def name(self, session, event, envelope)``."""
         name = _checked_name(method, self._model, "reacts")
-        if not inspect.iscoroutinefunction(method) or _parameters(method) != _COUNTS[Kind.EVENT]:
+        if not inspect.iscoroutinefunction(method) or required_parameters(method) != _COUNTS[Kind.EVENT]:
             raise InvalidHandler(f"{name}: write it as {_PARAMETERS[Kind.EVENT].format(method.__name__)}")
         method.__dict__.setdefault("__projection_reacts__", []).append(self._model)
         return method
@@ -154,10 +155,6 @@ def _checked_name(method: Any, model: Any, mark: str) -> str:
     return name
 
 
-def _parameters(method: Any) -> int:
-    return sum(p.default is p.empty for p in inspect.signature(method).parameters.values())
-
-
 def _mark(method: Any, model: Any, *, grouped: bool) -> None:
     name = _checked_name(method, model, "handles")
     if inspect.isasyncgenfunction(method):
@@ -166,7 +163,7 @@ def _mark(method: Any, model: Any, *, grouped: bool) -> None:
         )
     apart = Kind.EVENT if inspect.iscoroutinefunction(method) else Kind.TABLE
     kind = Kind.GROUP if grouped else apart
-    parameters = _parameters(method)
+    parameters = required_parameters(method)
     if grouped and not inspect.iscoroutinefunction(method):
         raise InvalidHandler(f"{name} is not async: write it as {_PARAMETERS[kind].format(name)}")
     if parameters != _COUNTS[kind]:
@@ -301,7 +298,9 @@ def _marked(cls: type[Any], mark: str, what: str) -> dict[str, tuple[type[BaseMo
     """By event type, the methods that have a mark, which holds their models."""
     found: dict[str, tuple[type[BaseModel], str]] = {}
     for attribute in dir(cls):
-        for model in getattr(inspect.getattr_static(cls, attribute), mark, ()):
+        method = inspect.getattr_static(cls, attribute)
+        for model in getattr(method, mark, ()):
+            check_annotation(method, model, what)
             event_type = event_type_of(model).name
             if event_type in found:
                 raise InvalidHandler(

@@ -113,7 +113,7 @@ class Parking:
         self._due_at = min((again.due_at for again in self._again.values()), default=0.0)
 
     def _try_later(self, source_id: str, *, slow: bool) -> int:
-        """Try a source again by itself, after a pause that grows; how often it was tried. A slow attempt holds others up."""
+        """Try a source again by itself, after a pause that grows: how often. A slow attempt holds others up."""
         before = self._again.get(source_id)
         tries = 1 if before is None else before.tries + 1
         pause = _AGAIN.delay(tries)

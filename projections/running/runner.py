@@ -16,6 +16,7 @@ from typing import Any
 
 import offsets
 from journal import (
+    LIBRARY_TYPES,
     Database,
     InvalidValue,
     JournalUnavailable,
@@ -27,7 +28,6 @@ from journal import (
     as_log,
     slice_ranges,
 )
-from journal.entity_types import LIBRARY_TYPES
 from journal.schema import check_version
 from journal.service import AT_ONCE, Service
 from journal.tasks import end, together

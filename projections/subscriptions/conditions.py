@@ -15,7 +15,20 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from journal import DatabaseError, MissingPrivilege, OwnedSession
+from journal import (
+    ALL_SLICES,
+    ALL_TYPES,
+    LIBRARY_TYPES,
+    DatabaseError,
+    InvalidPayload,
+    Key,
+    MissingPrivilege,
+    OwnedSession,
+    SliceReader,
+    declared_models,
+    event_type_of,
+    newest_json,
+)
 from journal.database import Fault, fault_of, is_conflict
 
 T = TypeVar("T")
@@ -37,7 +50,10 @@ _SLOW = 0.1
 _FUNCTION = "projections_conditions."
 """Of conditions, where PostgreSQL says in which function something failed."""
 
-_TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE), set_config('projections.set_apart', '', TRUE)"
+_BEGIN = """
+SELECT set_config('statement_timeout', $1, TRUE), set_config('projections.set_apart', '', TRUE),
+    set_config('projections.newest_events', $2, TRUE)
+"""
 _OVER = """
 SELECT current_setting('projections.set_apart', TRUE), set_config('statement_timeout', '0', TRUE),
     set_config('projections.set_apart', '', TRUE)
@@ -51,6 +67,7 @@ FROM (
 CROSS JOIN LATERAL projections._wanted_conditions_v1(e.entity_type, e.topics) AS w ORDER BY w.condition_id
 """
 _READ = "SELECT count(e) FROM projections._matchable_events_v1($1, $2, $3) AS e"
+_OLDER = "SELECT projections._older_events_v1($1, $2, $3, $4) AS place"
 _ASK = "SELECT projections._ask_alone_v1($1, $2, $3, $4, $5, $6)"
 _JUDGE = "SELECT projections._judge_condition_v1($1, $2, 0, $3)"
 _CHECK = "SELECT condition_id, error FROM projections._check_conditions_v1()"
@@ -93,12 +110,17 @@ class _Suspect(NamedTuple):
 
 
 class Asked:
-    """Runs what asks conditions, in a transaction; ``timeout`` is for one event, and for several together."""
+    """
+    Runs what asks conditions, in a transaction; ``timeout`` is for one event, and for several together.
+
+    Conditions see events in the newest version that this process knows.
+    """
 
     def __init__(self, session: OwnedSession, events: AskedOf, timeout: timedelta) -> None:
         self._session = session
         self._events = events
         self._timeout = timeout
+        self._newest = ""
 
     async def run(self, work: Callable[[Failed], Awaitable[T]]) -> T:
         """
@@ -106,6 +128,13 @@ class Asked:
 
         TooMuch: the same may pass with fewer events.
         """
+        try:
+            self._newest = await self._newest_events()
+        except InvalidPayload as error:
+            if len(self._events.topics) > 1:
+                raise TooMuch from error
+            unreadable = {one.condition_id: str(error) for one in await self._suspects()}
+            return await self._try(self._timeout, partial(work, unreadable))
         began = time.monotonic()
         try:
             result = await self._try(self._timeout, partial(work, {}))
@@ -122,6 +151,36 @@ class Asked:
         # What took too long together may do so again, and none of them be at fault.
         return await self._try((len(suspects) + 1) * limit, partial(work, failed))
 
+    async def _newest_events(self) -> str:
+        """
+        Those of older versions as they are in the newest one, as _matchable_events_v1 takes them.
+
+        Raises:
+            InvalidPayload: One cannot be converted.
+            TooMuch: They are too large to be given along together.
+        """
+        e, models = self._events, declared_models()
+        wanted = [
+            (source_id, seq_nr, at, slice_number, event_type_of(models[topic]).version)
+            for kind, source_id, seq_nr, at, slice_number, topic in zip(*e.columns, strict=True)
+            if topic in models and kind not in LIBRARY_TYPES
+        ]
+        if not wanted:
+            return ""
+        source_ids, seq_nrs, timestamps, _, versions = map(list, zip(*wanted, strict=True))
+        rows = await self._session.fetch(_OLDER, source_ids, seq_nrs, timestamps, versions)
+        keys = sorted((Key(*wanted[row["place"] - 1][:4]) for row in rows), key=lambda key: key.position)
+        page, left = await SliceReader(ALL_TYPES, ALL_SLICES).load(self._session, keys)
+        if left:
+            raise TooMuch
+        newest: dict[str, dict[int, Any]] = {}
+        for envelope in page:
+            version = event_type_of(models[envelope.event_type]).version
+            newest.setdefault(envelope.source_id, {})[envelope.seq_nr] = {
+                "version": version, "payload": newest_json(envelope),
+            }  # fmt: skip
+        return json.dumps(newest) if newest else ""
+
     @property
     def _slow(self) -> float:
         """Seconds for these events."""
@@ -131,7 +190,8 @@ class Asked:
         began = time.monotonic()
         try:
             async with self._session.savepoint():
-                await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
+                milliseconds = limit // timedelta(milliseconds=1)
+                await self._session.fetchval(_BEGIN, f"{milliseconds}ms", self._newest)
                 result = await work()
                 set_apart = await self._session.fetchval(_OVER)
         except DatabaseError as error:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from journal import EventEnvelope
 
 
@@ -31,8 +33,13 @@ class MatchedEvent(NamedTuple):
         return self.envelope.event_type
 
     @property
+    def event(self) -> BaseModel:
+        """The payload as the model that is declared for its type, as :attr:`journal.EventEnvelope.event` has it."""
+        return self.envelope.event
+
+    @property
     def payload(self) -> Any:
-        """The payload as plain Python values."""
+        """The payload as plain Python values, in the newest version."""
         return self.envelope.payload
 
 

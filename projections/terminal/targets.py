@@ -24,12 +24,13 @@ class BrokenModule(ProjectionsError):
     """A module that was named raises when it is imported."""
 
 
-def load_projections(targets: Iterable[str]) -> list[Any]:
+def load_projections(targets: Iterable[str], *, event_types: bool = False) -> list[Any]:
     """
     The decorated classes (or objects of them) that were named, each once.
 
     Args:
         targets: ``module:object``, or ``module`` for all projections in it. The current directory is searched first.
+        event_types: Whether a module may hold event types alone.
 
     Raises:
         click.BadParameter: A module or object is not there, or is not a projection.
@@ -39,7 +40,7 @@ def load_projections(targets: Iterable[str]) -> list[Any]:
     _search_here()
     found: dict[int, Any] = {}
     for target in targets:
-        found.update((id(definition), definition) for definition in _load(target))
+        found.update((id(definition), definition) for definition in _load(target, event_types=event_types))
     return list(found.values())
 
 
@@ -70,13 +71,13 @@ def _search_here() -> None:
         sys.path.insert(0, here)
 
 
-def _load(target: str) -> list[Any]:
+def _load(target: str, *, event_types: bool) -> list[Any]:
     module_name, colon, path = target.partition(":")
     if not module_name or (colon and not path):
         raise click.BadParameter(f"{target!r} is not of the form module:object or module")
     module = _import(module_name)
     if not colon:
-        if not (projections := _projections_in(module)):
+        if not (projections := _projections_in(module)) and not (event_types and _has_event_types(module)):
             raise click.BadParameter(f"module {module_name!r} holds no projection")
         return list(projections.values())
     try:
@@ -129,6 +130,10 @@ def _projections_in(module: ModuleType) -> dict[str, Any]:
         for name, value in vars(module).items()
         if "__projection__" in getattr(value, "__dict__", ())
     }
+
+
+def _has_event_types(module: ModuleType) -> bool:
+    return any("__event_type__" in getattr(value, "__dict__", ()) for value in vars(module).values())
 
 
 def _known(module: ModuleType) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
-from journal import EntityTypes, EventEnvelope, OwnedSession, Row, check_entity_type
+from journal import EntityTypes, EventEnvelope, OwnedSession, Row, check_entity_type, newest_json
 from journal.tasks import Turn
 from projections.defining import ExactlyOnce, Group, Kind, Projection
 from projections.errors import InvalidHandler
@@ -187,9 +187,9 @@ class _Outbound:
         span = facts.get("traceparent") if isinstance(facts, Mapping) else None
         return {"traceparent": span} if isinstance(span, str) else {}
 
-    @property
+    @cached_property
     def _data(self) -> str:
-        return self.envelope.payload_json if self.message.data is None else self.message.data
+        return newest_json(self.envelope) if self.message.data is None else self.message.data
 
     @cached_property
     def _document(self) -> Mapping[str, Any]:

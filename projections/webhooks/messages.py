@@ -32,7 +32,7 @@ class Message:
     tenant: str
     topic: str
     data: str | None = None
-    """JSON text, sent byte by byte; None for the event's payload."""
+    """JSON text, sent byte by byte; None for the event's payload, in its newest version."""
     order_key: str | None = None
     """None for the event's source."""
     not_before: datetime | None = None

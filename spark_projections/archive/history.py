@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pydantic import BaseModel
 
-from journal import ALL_SLICES, BEGINNING, EntityTypes, SliceRange
+from journal import ALL_SLICES, BEGINNING, LIBRARY_TYPES, EntityTypes, SliceRange
 from spark_projections.archive.erasing import MESSAGE, NEEDED, Erased, erased_messages, without_payloads
 from spark_projections.archive.export_task import sorted_batches
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, check_file, open_file
@@ -30,6 +31,7 @@ from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.planning import cut
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, SCHEMA, Reading, read_batches, schema_of
 from spark_projections.reading.splits import slice_counts
+from spark_projections.source.newest import NewestVersions
 from spark_projections.source.options import options_of
 
 if TYPE_CHECKING:
@@ -232,6 +234,7 @@ def read_history(
     event_types: Sequence[str] = (),
     source_ids: Sequence[str] = (),
     columns: Sequence[str] = COLUMNS,
+    models: Iterable[type[BaseModel]] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """
@@ -248,6 +251,8 @@ def read_history(
         event_types: Events of these types; none for all.
         source_ids: Events of these sources; none for all.
         columns: The columns, in order: what is left out is not read.
+        models: Payload models: events of older versions are converted to theirs. Default: those that the program
+            declares. ``()``: payloads are as they are stored.
         options: More options of the data source, such as ``splits``.
 
     Raises:
@@ -269,7 +274,8 @@ def read_history(
     )
     directory = Path(archive).absolute()
     history = plan_history(dsn or os.environ.get("PROJECTIONS_DSN", ""), directory, reading)
-    more = options_of(dsn=dsn) | dict(options or {})
+    newest = NewestVersions.of(models)
+    more = options_of(dsn=dsn, models=newest) | dict(options or {})
     asked = "entity_type", "slices", "since", "until", "event_types", "source_ids", "columns"
     frames = [
         load_journal(spark, options_of(**{name: getattr(part, name) for name in asked}) | more)
@@ -283,8 +289,25 @@ def read_history(
         frame = spark.read.parquet(*paths).where(rows)
         if history.erased:
             frame = frame.withColumn("payload", _payload(history.erased))
-        frames.insert(0, frame.select(*columns))
+        frames.insert(0, _in_newest(frame, newest, columns).select(*columns))
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _in_newest(frame: DataFrame, newest: NewestVersions, columns: Sequence[str]) -> DataFrame:
+    """The same rows; those of older versions apart, for only they cross over to Python."""
+    if not newest.names or "payload" not in columns:
+        return frame
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
+
+    version = reduce(
+        lambda found, one: found.when(f.col("event_type") == one[0], one[1]),
+        zip(newest.names, newest.versions, strict=True),
+        f.when(f.lit(False), 0),
+    )
+    is_older = f.coalesce(f.col("version") < version, f.lit(False))
+    is_older &= ~f.col("entity_type").isin(*LIBRARY_TYPES)
+    older = frame.where(is_older).withColumn("payload", f.udf(newest.upcast, useArrow=False)(*newest.UPCAST))
+    return frame.where(~is_older).unionByName(older.withColumn("version", version))
 
 
 def _payload(erased: Erased) -> Column:

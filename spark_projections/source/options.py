@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from journal import ALL_TYPES, EntityTypes, InvalidEvent, InvalidValue, SliceRange
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
 from spark_projections.reading.logs import ReadLog
+from spark_projections.source.newest import NewestVersions
 
 DSN_VARIABLE = "PROJECTIONS_DSN"
 
@@ -29,6 +30,7 @@ class JournalOptions:
         dsn: Where; None for the environment's PROJECTIONS_DSN, which each process looks up by itself.
         journal: The name of a journal of another system that is attached there; None for the journal there.
         decode: Where a decoder of its payloads is, MODULE:NAME; None for that of its kind.
+        models: Of which event types older versions are converted.
         splits: Tasks that read, at most.
         payload_schema: The payload's fields as Spark writes columns; None for the text.
         mode: What a payload that does not fit does: ``failfast`` ends the query, ``permissive`` makes it null.
@@ -42,6 +44,7 @@ class JournalOptions:
     dsn: str | None = None
     journal: str | None = None
     decode: str | None = None
+    models: NewestVersions = field(default_factory=NewestVersions)
     splits: int = 8
     payload_schema: str | None = None
     mode: str = "failfast"
@@ -88,10 +91,10 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
 def _values(kinds: Mapping[str, Callable[[str], Any]], given: Mapping[str, str]) -> dict[str, Any]:
     """The fields that options were given for, by their kinds, whose ValueError says what each takes."""
     values: dict[str, Any] = {}
-    for field, kind in kinds.items():
-        if (text := given.get(name := _option(field))) is not None:
+    for one, kind in kinds.items():
+        if (text := given.get(name := _option(one))) is not None:
             try:
-                values[field] = kind(text)
+                values[one] = kind(text)
             except ValueError as error:
                 shown = "" if name == "dsn" else f" {text!r}"
                 raise InvalidValue(f"option {name}{shown}: {error}") from None
@@ -104,9 +107,7 @@ def _option(field: str) -> str:
 
 def options_of(**values: Any) -> dict[str, str]:
     """Options that :func:`parse_options` reads as these values, by their fields; None leaves one out."""
-    texts = {
-        _option(field): _TEXTS.get(field, str)(value) for field, value in values.items() if value is not None
-    }
+    texts = {_option(one): _TEXTS.get(one, str)(value) for one, value in values.items() if value is not None}
     if "entity_type" in values and texts["entitytype"] is None:
         texts["alltypes"] = "true"
     return {name: text for name, text in texts.items() if text is not None}
@@ -238,6 +239,7 @@ _OTHERS: Mapping[str, Callable[[str], Any]] = {
     "dsn": _dsn,
     "journal": str,
     "decode": _place,
+    "models": NewestVersions.parse,
     "splits": _positive,
     "payload_schema": str,
     "mode": _one_of("failfast", "permissive"),
@@ -255,5 +257,6 @@ _TEXTS: Mapping[str, Callable[[Any], str | None]] = {
     "source_ids": _listed,
     "seq_nrs": "{0[0]}-{0[1]}".format,
     "columns": ",".join,
+    "models": lambda models: models.text,
     "wait": lambda wait: str(wait.total_seconds()),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,7 +81,7 @@ class PayloadReader:
         if len(texts) == 0:
             return pa.array([], wanted)
         # Also because Arrow's reader crashes the process on a bare null.
-        if not pc.all(pc.starts_with(pc.utf8_ltrim_whitespace(texts), "{")).as_py():
+        if not pc.all(pc.starts_with(pc.utf8_ltrim_whitespace(texts), "{"), skip_nulls=False).as_py():
             raise pa.ArrowInvalid("it is not a JSON object")
         lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
         found = _objects(lines, _readable_type(wanted, ""))
@@ -139,8 +140,15 @@ def _refuse_overflow(found: pa.Array, doubles: pa.Array) -> None:
     elif pa.types.is_decimal(found.type):
         difference = pc.abs(pc.subtract(found.cast(pa.float64()), doubles))
         allowed = pc.add(pc.multiply(pc.abs(doubles), _NEARLY), 10.0**-found.type.scale)
-        if pc.any(pc.greater(difference, allowed)).as_py():
+        if pc.any(pc.greater(difference, allowed)).as_py() or _has_more_digits(found):
             raise pa.ArrowInvalid(f"the number does not fit {found.type}")
+
+
+def _has_more_digits(found: pa.Array) -> bool:
+    """Whether a decimal has more digits than its type: Arrow takes what 128 bits hold, which Spark cannot read."""
+    wide = pa.decimal256(76, found.type.scale)
+    first_too_large = pa.scalar(Decimal(1).scaleb(found.type.precision - found.type.scale), wide)
+    return bool(pc.any(pc.greater_equal(pc.abs(found.cast(wide)), first_too_large)).as_py())
 
 
 def _plainly(reason: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -33,6 +34,7 @@ from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.logs import UNREADABLE, ReadLog
 from spark_projections.reading.splits import balanced
 from spark_projections.source.attached import log_of
+from spark_projections.source.newest import NewestVersions
 from spark_projections.source.options import JournalOptions, options_of, parse_options
 from spark_projections.source.payloads import NEEDED, PayloadReader
 
@@ -64,7 +66,7 @@ class JournalDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give the reader of a DataFrame."""
         options = parse_options(self.options)
-        return JournalReader(options, SparkTable(schema, options.mode))
+        return JournalReader(options, SparkTable(schema, options.mode, options.models))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """Give the reader of a stream."""
@@ -73,7 +75,7 @@ class JournalDataSource(DataSource):
         options = parse_options(self.options)
         if not options.horizon:
             raise InvalidValue("option snapshot: a stream reads up to the settled horizon, always")
-        return JournalStreamReader(options, SparkTable(schema, options.mode))
+        return JournalStreamReader(options, SparkTable(schema, options.mode, options.models))
 
 
 class SparkTable:
@@ -84,8 +86,11 @@ class SparkTable:
     column does not exist, or has another type in the journal.
     """
 
-    def __init__(self, schema: StructType, mode: str = "failfast") -> None:
+    def __init__(
+        self, schema: StructType, mode: str = "failfast", newest: NewestVersions | None = None
+    ) -> None:
         self._names = tuple(schema.names)
+        self._newest = newest if newest and newest.names and "payload" in self._names else None
         self._permissive = mode == "permissive"
         types = {**_SPARK_TYPES, **({_ERROR_NAME: "STRING"} if self._permissive else {})}
         self._payload: DataType | None = None
@@ -115,19 +120,22 @@ class SparkTable:
     def read(self, log: ReadLog, reading: Reading) -> Iterator[pa.RecordBatch]:
         """Read a partition; InvalidPayload: a payload does not fit, or cannot be decoded."""
         payloads = self._payload_reader()
-        if payloads is None:
-            yield from log.batches(replace(reading, columns=self._names))
-            return
-        columns = tuple(dict.fromkeys((*(name for name in self._names if name != _ERROR_NAME), *NEEDED)))
-        for batch in log.batches(replace(reading, columns=columns), permissive=self._permissive):
+        for batch in self._batches(log, reading, () if payloads is None else NEEDED):
             made: dict[str, pa.Array] = {}
-            if self._permissive:
+            if payloads is not None and self._permissive:
                 made["payload"], wrong = payloads.permissive(batch)
                 made[_ERROR_NAME] = pc.coalesce(batch.column(UNREADABLE), wrong)
-            else:
+            elif payloads is not None:
                 made["payload"] = payloads.struct(batch)
             arrays = [made[name] if name in made else batch.column(name) for name in self._names]
             yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+
+    def _batches(self, log: ReadLog, reading: Reading, needed: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The batches of the log, with payloads as JSON of the newest version."""
+        newest, names = self._newest, [name for name in self._names if name != _ERROR_NAME]
+        columns = tuple(dict.fromkeys((*names, *needed, *(newest.NEEDED if newest else ()))))
+        for batch in log.batches(replace(reading, columns=columns), permissive=self._permissive):
+            yield newest.converted(batch) if newest else batch
 
 
 def _type_name(kind: DataType) -> str:
@@ -195,6 +203,7 @@ def read_journal(
     dsn: str | None = None,
     journal: str | None = None,
     decode: str | None = None,
+    models: Iterable[type[BaseModel]] | None = None,
     splits: int | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -220,6 +229,8 @@ def read_journal(
             environment of the driver and of the executors.
         journal: The name of a journal of another system, which is attached to that database.
         decode: Where a decoder of its payloads is, ``module:name``. Default: that of its kind.
+        models: Payload models: events of older versions are converted to theirs, ``version`` included. Default: those
+            that the program declares with ``event_type``. ``()``: payloads are as they are stored.
         splits: Tasks that read, at most. Default: two for each core.
         since: Events with this ``db_timestamp`` or a later one.
         until: Events with this ``db_timestamp`` or an earlier one.
@@ -244,6 +255,7 @@ def read_journal(
         dsn=dsn,
         journal=journal,
         decode=decode,
+        models=NewestVersions.of(models),
         splits=splits or 2 * spark.sparkContext.defaultParallelism,
         since=since,
         until=until,

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +121,32 @@ def test_fail_above_tells_by_the_exit_code_whether_a_group_lags(group: str, limi
 
     assert result.returncode == code
     assert ("billing (" in result.stderr) == (code == 3)
+
+
+EVENTS = """
+from pydantic import BaseModel
+from journal import event_type
+
+@event_type("scales.weighed", version=2, upcast={1: lambda old: {"g": old["kg"] * 1000}})
+class Weighed(BaseModel):
+    g: int
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_matches_the_newest_version_of_the_event_types_in_a_module(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "my_events.py").write_text(EVENTS)
+    done("subscribe", "g", "--contains", '{"g": 2000}', "--dsn", dsn)
+    query(dsn, "SELECT projections.append_event_v1('a', 'scales', 'scales.weighed', '{\"kg\": 2}')")
+
+    refusal = projections("worker", "my_events", "--until-caught-up", "--dsn", dsn, cwd=tmp_path)
+    worker = projections(
+        "worker", "my_events", "--subscriptions", "--until-caught-up", "--dsn", dsn, cwd=tmp_path
+    )
+
+    assert "module 'my_events' holds no projection" in refusal.stderr
+    assert worker.returncode == 0, worker.stderr
+    assert query(dsn, "SELECT count(*) FROM projections.matches") == [(1,)]
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from tests.mutants import (  # noqa: F401 - they register their mutants
     subscribing,
     table_handlers,
     values,
+    versions,
     waiting,
     webhooks,
     webhooks_addresses,

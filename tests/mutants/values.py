@@ -65,7 +65,7 @@ in_python(
 in_python(
     "decimals-by-way-of-floats",
     "a Decimal of a model is the number that a float makes of the one in the JSON",
-    "journal/event_types.py: _reader",
+    "journal/envelopes.py: _reader",
     "if not has_decimals(model)",
     "if True",
     Pytest(f"{_EXACT}::test_a_decimal_is_the_number_of_the_json"),

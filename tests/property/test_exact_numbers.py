@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from journal import EventEnvelope, event_type
-from journal.event_types import decode
+from journal import EventEnvelope, decode, event_type, upcast_json
 from journal.exact_numbers import decimal_keys, has_decimals
 
 
@@ -66,6 +65,12 @@ def test_a_decimal_is_the_number_of_the_json(amount: str, price: str, version: i
     assert Decimal(str(stored.payload["amount"])) == Decimal(amount)
     assert float(stored.payload["amount"]) == float(amount)
     assert repr(pickle.loads(pickle.dumps(stored.payload))) == repr(stored.payload)
+
+
+def test_the_json_of_an_older_version_has_the_number() -> None:
+    text = upcast_json(Paid, 1, '{"amount": 90071992547409.93, "rate": 0.5}', "s", 1)
+
+    assert Paid.model_validate_json(text).amount == Decimal("90071992547409.93")
 
 
 @pytest.mark.parametrize(("model", "expected"), [(Paid, True), (Line, True), (Counted, False)])

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import BaseModel
 
-from journal import EntityTypes, HistoricEvent, RawJson, SliceRange, import_events, slice_of
+from journal import EntityTypes, HistoricEvent, RawJson, SliceRange, event_type, import_events, slice_of
 from journal.database import connect
 from journal.partitions.making import make_partitions
 from projections.webhooks.messages import message_event
@@ -100,6 +101,38 @@ def test_spark_reads_the_directory_itself_with_its_escaped_types(
     assert {(row["entity_type"], str(row["date"])) for row in found} == {
         (TYPE, f"2020-01-0{day}") for day in (1, 2, 3)
     }
+
+
+@event_type("archive.weighed", version=2, upcast={1: lambda old: {"g": old["kg"] * 1000}})
+class Weighed(BaseModel):
+    g: int
+
+
+@pytest.mark.slow
+def test_archive_and_journal_show_the_newest_version(spark: SparkSession, dsn: str, tmp_path: Path) -> None:
+    old = [
+        HistoricEvent(
+            "s", RawJson(f'{{"kg": {day}}}'), "scales", "archive.weighed", 1, seq_nr=day,
+            db_timestamp=DAY + timedelta(days=day),
+        )
+        for day in (1, 2)
+    ]  # fmt: skip
+
+    async def fill() -> None:
+        async with connect(dsn) as database:
+            await import_events(database, old)
+            await make_partitions(database, ahead=1)
+
+    asyncio.run(fill())
+    export_archive(dsn, tmp_path, processes=1, until=DAY + timedelta(days=2))
+
+    def found(**more: Any) -> list[tuple[Any, ...]]:
+        frame = read_history(spark, tmp_path, "scales", dsn=dsn, columns=["payload", "seq_nr"], **more)
+        return sorted(map(tuple, frame.collect()), key=lambda row: row[1])
+
+    assert found() == [('{"g":1000}', 1), ('{"g":2000}', 2)]
+    assert found(models=()) == [('{"kg": 1}', 1), ('{"kg": 2}', 2)]
+    assert found(models=[Weighed]) == found()
 
 
 @pytest.mark.slow

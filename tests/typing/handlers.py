@@ -14,7 +14,9 @@ from projections import (
     Table,
     handles,
     handles_group,
+    load,
     projection,
+    read_source,
     run,
 )
 
@@ -89,3 +91,15 @@ async def start(database: Database) -> None:
     await run(database, Events, Tables, ranges=4)
     await run(database, Events, ranges="4")  # error: Argument "ranges" to "run"
     reveal_type(Events().right)  # error: note: Revealed type is "def (
+
+
+def landings(count: int, event: Landed) -> int:
+    return count + len(event.carrier)
+
+
+async def read(session: Session) -> None:
+    reveal_type(read_source(session, "a"))  # error: note: Revealed type is "typing.AsyncIterator[tuple
+    async for event in read_source(session, "a", Landed, Departed):
+        reveal_type(event)  # error: note: Revealed type is "
+    reveal_type((await load(session, "a", landings, 0, Landed)).state)  # error: note: Revealed type is "int"
+    await load(session, "a", landings, "", Landed)  # error: Argument 3 to "load"

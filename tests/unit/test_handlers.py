@@ -22,6 +22,7 @@ from projections import (
     handles,
     handles_group,
     projection,
+    reacts,
 )
 from projections.defining.batching import ExactlyOnce
 from projections.defining.handlers import Kind, projection_of
@@ -215,3 +216,94 @@ def test_a_table_is_declared_before_any_database_is_there() -> None:
     table = Table("t", key=("carrier",), increment=("flights",))
 
     assert table.upsert(carrier="UA", flights=1).key == ("UA",)
+
+
+# --- annotations
+
+
+class Base(BaseModel):
+    n: int
+
+
+class Derived(Base): ...
+
+
+async def of_landed(self: Any, session: Session, event: Landed, envelope: EventEnvelope) -> None: ...
+async def of_either(
+    self: Any, session: Session, event: Landed | Departed, envelope: EventEnvelope
+) -> None: ...
+async def of_base(self: Any, session: Session, event: Base, envelope: EventEnvelope) -> None: ...
+async def of_any_model(
+    self: Any, session: Session, event: BaseModel | None, envelope: EventEnvelope
+) -> None: ...
+async def of_nobody(self: Any, session: Session, event: Nobody, envelope: EventEnvelope) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+async def of_dict(self: Any, session: Session, event: dict[str, Any], envelope: EventEnvelope) -> None: ...
+def landed_row(self: Any, event: Landed, envelope: EventEnvelope) -> Changes: ...
+async def landed_list(
+    self: Any, session: Session, events: Sequence[tuple[Landed, EventEnvelope]]
+) -> None: ...
+async def list_of_either(
+    self: Any, session: Session, events: Sequence[tuple[Landed | Departed, EventEnvelope]]
+) -> None: ...
+
+
+def mark(method: Any, model: Any, mark: Any = handles) -> Any:
+    """A copy of a method with the mark."""
+    copy = type(method)(method.__code__, method.__globals__, method.__name__)
+    copy.__annotations__, copy.__qualname__ = method.__annotations__, method.__qualname__
+    return mark(model)(copy)
+
+
+@pytest.mark.parametrize(
+    ("method", "by"),
+    [
+        (of_landed, handles),
+        (landed_row, handles),
+        (landed_list, handles_group),
+        (of_landed, reacts),
+    ],
+)
+def test_an_annotation_of_another_event_is_refused(method: Any, by: Any) -> None:
+    handled = {"handled": marked(each, Landed)} if by is reacts else {}
+    says = (
+        f"{method.__qualname__} is marked to .* Departed, and its event is annotated as Landed: name the same"
+    )
+    with pytest.raises(InvalidHandler, match=says):
+        declare(method=mark(method, Departed, by), **handled)
+    declare(method=mark(method, Landed, by), **handled)
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        (of_either, Landed), (of_either, Departed), (of_base, Derived), (of_any_model, Landed), (of_nobody, Landed),
+        (of_dict, Landed), (each, Landed),
+    ],
+)  # fmt: skip
+def test_an_annotation_that_takes_the_event_is_accepted(method: Any, model: Any) -> None:
+    declare(method=mark(method, model))
+
+
+def test_a_union_without_the_event_is_refused_and_a_base_class_is_not_its_subclass() -> None:
+    with pytest.raises(InvalidHandler, match=r"Derived, and its event is annotated as Landed \| Departed"):
+        declare(method=mark(of_either, Derived))
+    with pytest.raises(InvalidHandler, match="to handle Base, and its event is annotated as Derived"):
+
+        @projection("p", entity_type="plane")
+        class Local:
+            @handles(Base)
+            async def method(self, session: Session, event: Derived, envelope: EventEnvelope) -> None: ...
+
+    declare(method=mark(list_of_either, Departed, handles_group))
+
+
+def test_a_model_of_a_function_is_found() -> None:
+    class Landed(BaseModel):
+        """Another one than that of the module."""
+
+    @projection("p", entity_type="plane")
+    class Local:
+        @handles(Landed)
+        async def method(self, session: Session, event: Landed, envelope: EventEnvelope) -> None: ...
+
+    assert projection_of(Local).handlers["Landed"] == (Landed, "method")

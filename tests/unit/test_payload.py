@@ -12,8 +12,20 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from journal import EventEnvelope, InvalidEvent, InvalidPayload, RawJson, decode, event_type, event_type_of
+from journal import (
+    EventEnvelope,
+    InvalidEvent,
+    InvalidPayload,
+    RawJson,
+    UnknownEventType,
+    decode,
+    decoder,
+    event_type,
+    event_type_of,
+    newest_json,
+)
 from journal.appending import event_row
+from journal.event_types import EventType
 from journal.payload import MAX_PAYLOAD_BYTES, encode
 from tests.fixtures.journal import event
 
@@ -275,3 +287,72 @@ def test_subclass_is_another_event() -> None:
 def test_impossible_declaration_is_refused(version: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         event_type(version=version)
+
+
+# --- what readers see
+
+
+@event_type("test.once")
+class Once(BaseModel):
+    n: int
+
+
+OLDEST = _stored('{"c": "UA"}', version=1, event_type="flight-left")
+NEWEST = {"carrier": "UA", "gate": "?"}
+
+
+def test_payload_is_that_of_the_newest_version() -> None:
+    assert [OLDEST.payload, OLDEST.stored_payload] == [NEWEST, {"c": "UA"}]
+    assert (OLDEST.version, OLDEST.payload_json, newest_json(OLDEST)) == (
+        1,
+        '{"c": "UA"}',
+        json.dumps(NEWEST, separators=(",", ":")),
+    )
+
+
+def test_event_is_that_of_the_declared_model() -> None:
+    assert OLDEST.event == decode(Left, OLDEST) == Left(**NEWEST)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_payload_of_a_version_that_needs_nothing_is_as_written(version: int) -> None:
+    written = _stored('{ "x": 1.0}', version, "flight-left")
+    assert newest_json(written) is written.payload_json
+
+
+@pytest.mark.parametrize("entity_type", ["published", "webhook-message"])
+def test_topic_of_a_message_has_no_versions(entity_type: str) -> None:
+    assert _stored({"n": 1}, 1, "test.once")._replace(entity_type=entity_type).event == Once(n=1)
+    message = OLDEST._replace(entity_type=entity_type)
+    assert message.payload == {"c": "UA"}
+    with pytest.raises(UnknownEventType, match="no model is declared for it"):
+        message.event  # noqa: B018
+
+
+def test_event_without_a_declared_model_says_how_to_declare_it() -> None:
+    with pytest.raises(UnknownEventType, match=r"source 'N14228', seq_nr 7.*@event_type\('Nobody'\)"):
+        _stored({}, event_type="Nobody").event  # noqa: B018
+
+
+def test_payload_that_cannot_be_converted_is_an_error() -> None:
+    with pytest.raises(InvalidPayload, match="seq_nr 7: upcast from version 1 failed: KeyError"):
+        _stored({}, 1, "flight-left").payload  # noqa: B018
+
+
+def test_newest_of_several_models_of_a_name_counts() -> None:
+    class Kept(BaseModel):
+        n: int
+
+    older, newer = (type(name, (Kept,), {}) for name in ("Older", "Newer"))
+    event_type("test.kept", version=2, upcast={1: lambda p: {"n": p["m"]}})(newer)
+    event_type("test.kept")(older)
+    assert type(_stored({"m": 1}, 1, "test.kept").event) is newer
+
+
+def test_models_that_come_from_another_process_are_declared_where_they_are_used() -> None:
+    made = type("Made", (BaseModel,), {"__annotations__": {"n": int}})
+    made.__event_type__ = EventType("test.made", 2, {1: lambda p: {"n": p["m"]}})  # type: ignore[attr-defined]
+    stored = _stored({"m": 1}, 1, "test.made")
+    assert stored.payload == {"m": 1}
+    decoder(made)
+    assert stored.payload == {"n": 1}

@@ -64,6 +64,14 @@ def read(fields: dict[str, pa.DataType], *payloads: str) -> list[Any]:
         ),
         (pa.decimal128(38, 2), "1e30", Decimal("1e30")),
         (
+            pa.decimal128(38, 18),
+            "-99999999999999999999.999999999999999999",
+            Decimal("-99999999999999999999.999999999999999999"),
+        ),
+        (pa.decimal128(20, 2), "999999999999999999.99", Decimal("999999999999999999.99")),
+        (pa.decimal128(38, 38), "0.1", Decimal("0.1")),
+        (pa.decimal128(38, 0), "9" * 38, Decimal("9" * 38)),
+        (
             pa.list_(pa.struct({"x": pa.float32(), "y": pa.decimal128(10, 2)})),
             '[{"x": 1.5}, null]',
             [{"x": 1.5, "y": None}, None],
@@ -93,6 +101,11 @@ def test_a_value_that_fits_is_read(kind: pa.DataType, text: str, value: Any) -> 
         (pa.struct({"d": pa.list_(pa.struct({"x": pa.float32()}))}), '{"d": [{"x": 1e39}]}'),
         (pa.decimal128(38, 18), "1e30"),
         (pa.list_(pa.decimal128(38, 18)), "[1, null, -1e30]"),
+        (pa.decimal128(38, 18), "100000000000000000000"),
+        (pa.decimal128(38, 18), "-111111111111111111111"),
+        (pa.list_(pa.decimal128(38, 18)), "[1, null, 1e20]"),
+        (pa.decimal128(20, 2), "1e18"),
+        (pa.decimal128(4, 4), "1"),
         (pa.int64(), '1, "f": 2'),
         (pa.struct({"d": pa.int32()}), '{"d": 1, "d": 1}'),
     ],
@@ -138,6 +151,17 @@ def test_permissive_reading_of_none_of_all_and_of_no_wrong_payload(payloads: lis
 
     assert found.null_count == len(errors) - errors.null_count == payloads.count("null")
     assert len(found) == len(errors) == len(payloads)
+
+
+def test_a_payload_that_is_null_fits_nothing_and_keeps_the_others() -> None:
+    given = batch('{"f": 1}', "", '{"f": 3}')
+    texts = pa.array(['{"f": 1}', None, '{"f": 3}'])
+    found, errors = PayloadReader(pa.struct({"f": pa.int32()})).permissive(
+        given.set_column(3, "payload", texts)
+    )
+
+    assert found.to_pylist() == [{"f": 1}, None, {"f": 3}]
+    assert [reason is None for reason in errors.to_pylist()] == [True, False, True]
 
 
 def test_line_breaks_and_blanks_between_values_do_no_harm() -> None:

@@ -9,9 +9,9 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from journal import Database, EventEnvelope, InvalidEvent
+from journal import Database, EventEnvelope, InvalidEvent, event_type
 from journal.database import Fault
 from projections import InvalidHandler, Retries
 from projections.errors import HandlerFailed
@@ -25,6 +25,7 @@ from projections.subscriptions import (
 )
 from projections.subscriptions.dead_letters import decode_batch, encode_batch
 from projections.subscriptions.group_handler import HandlerOptions, RegisteredHandler, register
+from projections.subscriptions.sse import as_json
 
 NOWHERE = cast("Database", None)
 MINUTE = timedelta(minutes=1)
@@ -41,6 +42,18 @@ def matched(match_id: int, source_id: str = "a", **values: Any) -> MatchedEvent:
         "payload_json": '{ "b": 1.0, "a": "\\u0000é" }', "metadata_json": None, "tags": ["x"],
     }  # fmt: skip
     return MatchedEvent(match_id, [1, 2], EventEnvelope(source_id, **fields | values))
+
+
+@event_type("handlers.weighed", version=2, upcast={1: lambda old: {"grams": old["kg"] * 1000}})
+class Weighed(BaseModel):
+    grams: int
+
+
+def test_handlers_and_clients_get_the_newest_version() -> None:
+    old = matched(1, event_type="handlers.weighed", payload_json='{"kg": 2}')
+    assert (old.payload, old.event) == ({"grams": 2000}, Weighed(grams=2000))
+    assert as_json(old).endswith(',"payload":{"grams":2000}}')
+    assert as_json(matched(1)).endswith(f',"payload":{matched(1).envelope.payload_json}}}')
 
 
 def registered(**options: Any) -> RegisteredHandler:

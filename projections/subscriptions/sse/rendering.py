@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import NamedTuple, TypeAlias
 
+from journal import newest_json
 from projections.subscriptions.matched_event import MatchedEvent
 
 
@@ -31,7 +32,8 @@ def as_json(event: MatchedEvent) -> str:
     """
     An object: ``event_id``, ``topic``, ``source_id``, ``seq_nr``, ``timestamp``, ``payload`` and, if any, ``metadata``.
 
-    Payload and metadata are the text as it was written: keys in their order, numbers with their digits.
+    Payload and metadata are the text as it was written: keys in their order, numbers with their digits. A payload of an
+    older version is converted to the newest one.
     """
     envelope = event.envelope
     head = {
@@ -42,7 +44,7 @@ def as_json(event: MatchedEvent) -> str:
         "timestamp": envelope.db_timestamp.astimezone(UTC).isoformat(timespec="microseconds"),
     }
     metadata = f',"metadata":{envelope.metadata_json}' if envelope.metadata_json else ""
-    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"payload":{envelope.payload_json}{metadata}}}'
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"payload":{newest_json(envelope)}{metadata}}}'
 
 
 def by_topic(event: MatchedEvent) -> ServerSentEvent:

@@ -231,6 +231,7 @@ CALLS = {
     "_wanted_topics_v1": "SELECT projections._wanted_topics_v1('plane', '{Landed}')",
     "_wanted_conditions_v1": "SELECT projections._wanted_conditions_v1('plane', '{Landed}')",
     "_types_v1": "SELECT projections._types_v1('plane', '{Landed}')",
+    "_older_events_v1": "SELECT projections._older_events_v1('{a}', '{1}', ARRAY[now()], '{2}')",
     "_matchable_events_v1": "SELECT projections._matchable_events_v1('{a}', '{1}', ARRAY[now()])",
     "_ask_condition_v1": "SELECT projections._ask_condition_v1(2, '{}', '{}', '{}', TRUE)",
     "_ask_alone_v1": "SELECT projections._ask_alone_v1(1, '{plane}', '{a}', '{1}', ARRAY[now()], '{Landed}')",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
-from journal import Database, Event, append
+from journal import Database, Event, RawJson, append, event_type
 from projections import run
 from projections.webhooks import FanOut, send
 from projections.webhooks import fan_out as module
@@ -59,3 +60,26 @@ async def test_messages_without_a_key_wait_for_no_one(database: Database) -> Non
     await run(database, FanOut(), until_caught_up=True)
 
     assert await fetchval(database, f"{COUNT} WHERE state = 'pending'") == 100
+
+
+@event_type("fan-out.weighed", version=2, upcast={1: lambda old: {"grams": old["kg"] * 1000}})
+class Weighed(BaseModel):
+    grams: int
+
+
+async def test_filters_and_receivers_see_the_newest_version(database: Database) -> None:
+    await endpoint(database, "ep_0", filter={"data": {"grams": {"$gt": 1500}}})
+    old = [
+        Event(
+            "scale", RawJson(f'{{"kg": {kg}}}'), "scales", "fan-out.weighed", 1, metadata={"tenant": "acme"}
+        )
+        for kg in (1, 2)
+    ]
+    async with database.transaction() as session:
+        await append(session, old)
+
+    await run(database, FanOut("scales"), until_caught_up=True)
+
+    assert await fetchval(database, "SELECT array_agg(data) FROM projections.webhook_events") == [
+        '{"grams":2000}'
+    ]

@@ -162,9 +162,9 @@ async def settled_matches_v1(db: Backend) -> int:
     return min([last, *db.server.locks.shared_numbers(MATCHES_LOCK)])
 
 
-@statement(conditions._TIMEOUT)
-async def limit_time(_db: Backend, limit: str) -> list[Row]:
-    return [{"set_config": limit, "set_config_1": ""}]
+@statement(conditions._BEGIN)
+async def limit_time(_db: Backend, limit: str, newest_events: str) -> list[Row]:
+    return [{"set_config": limit, "set_config_1": "", "set_config_2": newest_events}]
 
 
 @statement(conditions._OVER)
