@@ -102,7 +102,7 @@
 \ir functions/maintenance/_partition_settings_v1.sql
 \ir functions/maintenance/_partition_indexes_v1.sql
 \ir functions/maintenance/_cluster_partition_v1.sql
-\ir functions/maintenance/_lock_partition_v1.sql
+\ir functions/maintenance/_lock_patiently_v1.sql
 \ir functions/maintenance/_replace_partition_v1.sql
 \ir functions/maintenance/_swap_partition_v1.sql
 \ir functions/holding/_share_ranges_v1.sql

@@ -87,7 +87,7 @@ CALLS = {
     "_partition_indexes_v1": f"SELECT projections._partition_indexes_v1({PARTITION}::regclass, 'a')",
     "_cluster_partition_v1": "SELECT projections._cluster_partition_v1('events_20190101t000000')",
     "_swap_partition_v1": "SELECT projections._swap_partition_v1('events_20190101t000000')",
-    "_lock_partition_v1": "SELECT projections._lock_partition_v1('events_20190101t000000', 1, '0')",
+    "_lock_patiently_v1": "SELECT projections._lock_patiently_v1('{projections.events IN SHARE MODE}', 1, '0')",
     "_replace_partition_v1": "SELECT projections._replace_partition_v1("
     f"'events_20190101t000000', 'events_copy_of_' || {PARTITION}::regclass::oid) "
     "FROM (SELECT projections._cluster_partition_v1('events_20190101t000000')) AS copied",
