@@ -206,10 +206,7 @@ class _Run:
         if self.options.method == "rename" and (
             reasons := await bookkeeping.unfit_for_rename(session, written)
         ):
-            raise NotRebuildable(
-                f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
-                "Replace their rows instead: --in-place"
-            )
+            raise _cannot_take_the_place(projection, reasons)
         await self._check_version(session, projection, number)
         async with connect(self.dsn, ConnectionSettings(max_connections=1)):
             pass  # tasks get through
@@ -227,7 +224,12 @@ class _Run:
         )
         try:
             async with bookkeeping.transaction(session):
-                return await bookkeeping.begin(session, number, wanted, parts, written)
+                begun = await bookkeeping.begin(session, number, wanted, parts, written)
+                if self.options.method == "rename" and (
+                    reasons := await bookkeeping.not_copied(session, begun.rebuild_id)
+                ):
+                    raise _cannot_take_the_place(projection, reasons)
+                return begun
         except DatabaseError as error:
             if error.sqlstate != _OFFSETS_GONE:
                 raise
@@ -387,6 +389,13 @@ class _Run:
             resumed=self.resumed,
             old_schema=old,
         )
+
+
+def _cannot_take_the_place(projection: Projection, reasons: Sequence[str]) -> NotRebuildable:
+    return NotRebuildable(
+        f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
+        "Replace their rows instead: --in-place"
+    )
 
 
 def _group(rebuild_id: int) -> str:
