@@ -102,7 +102,7 @@
 \ir functions/maintenance/_partition_settings_v1.sql
 \ir functions/maintenance/_partition_indexes_v1.sql
 \ir functions/maintenance/_cluster_partition_v1.sql
-\ir functions/maintenance/_lock_partition_v1.sql
+\ir functions/maintenance/_lock_patiently_v1.sql
 \ir functions/maintenance/_replace_partition_v1.sql
 \ir functions/maintenance/_swap_partition_v1.sql
 \ir functions/holding/_share_ranges_v1.sql
@@ -258,11 +258,14 @@
 \ir functions/maintenance/maintain_v1.sql
 \ir functions/maintenance/_take_turn_v1.sql
 \ir functions/rebuilds/_index_shapes_v1.sql
+\ir functions/rebuilds/_table_facts_v1.sql
 \ir functions/rebuilds/_table_shape_v1.sql
+\ir functions/rebuilds/_clone_differences_v1.sql
 \ir functions/rebuilds/_only_key_v1.sql
 \ir functions/rebuilds/_unfit_for_rename_v1.sql
 \ir functions/rebuilds/_copy_names_v1.sql
 \ir functions/rebuilds/_copy_grants_v1.sql
+\ir functions/rebuilds/_table_settings_v1.sql
 \ir functions/rebuilds/_clone_table_v1.sql
 \ir functions/rebuilds/_copy_foreign_keys_v1.sql
 \ir functions/rebuilds/_validate_foreign_keys_v1.sql

@@ -1,7 +1,9 @@
 """
 One run of maintenance: partitions made ahead, old ones dropped, and what other parts remove that nobody uses.
 
-Every step is a short transaction of its own, so a run may be killed at any time, and the next one goes on.
+Every step is a transaction of its own, so a run may be killed at any time, and the next one goes on. What takes long,
+moving rows and comparing an archive, is done before the locks that readers, appends and matching wait for; imports wait
+while rows of events move.
 """
 
 from __future__ import annotations
@@ -58,8 +60,10 @@ async def maintain(
     """
     Make missing partitions, drop those that nobody needs any more, and have other parts remove what nobody uses.
 
-    Goes by the settings in the database (:func:`change_partition_settings`). Two runs at once do not collide, and
-    nobody waits behind one for longer than the lock timeout. The connected role must own the schema.
+    Goes by the settings in the database (:func:`change_partition_settings`). Two runs at once do not collide. Nobody
+    waits behind one that waits for longer than the lock timeout; one that has its locks holds them while PostgreSQL
+    reads the default partition through, which is empty but for the running interval when runs are not missed. The
+    connected role must own the schema.
 
     Args:
         database: The database that has the schema, as :func:`journal.connect` opens it.

@@ -1,8 +1,9 @@
 """
 Partitions in time: made ahead, and emptied out of the default partition where that came too late.
 
-``sql/functions/maintenance/_missing_partitions_v1.sql`` says which are missing. Each is made in a short transaction of
-its own that gives up rather than keep a writer waiting.
+``sql/functions/maintenance/_missing_partitions_v1.sql`` says which are missing. Each is made in a transaction
+of its own. Rows move in pieces of about half a million, while others read and write; only then comes a lock that they
+wait for, and for which a step gives up rather than keep a writer waiting.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _MISSING = "SELECT * FROM projections._missing_partitions_v1($1, $2, $3)"
 _TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _CREATE = "SELECT projections._create_partition_v1($1, $2, $3)"
+_DEFAULT = "SELECT t.default_partition::text FROM projections._partitioned_table_v1($1) AS t"
+_VACUUM = "VACUUM (ANALYZE) {}"
 
 _OVERLAPS = "42P17"
 BUSY = "another maintenance run is at work"
@@ -146,7 +149,16 @@ async def _try(
         if error.sqlstate not in _TRY_AGAIN:
             raise
         return replace(wanted, problem=_TRY_AGAIN[error.sqlstate])
+    if moved:
+        await _vacuum_default(database, wanted.table)
     return replace(wanted, moved=moved, problem=None)
+
+
+async def _vacuum_default(database: Database, table: str) -> None:
+    """What has moved is read no more: not by the next partition's check under its locks, nor by whoever plans by it."""
+    async with database.session() as session:
+        if default := await session.fetchval(_DEFAULT, table):
+            await session.execute(_VACUUM.format(default))
 
 
 async def begin_maintaining(session: Session, patience: Patience) -> bool:

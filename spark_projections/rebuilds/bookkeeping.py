@@ -53,6 +53,12 @@ _BEGIN = """
 SELECT projections._begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
 _UNFIT = "SELECT projections._unfit_for_rename_v1($1::oid::regclass, $2)"
+_DIFFERENCES = """
+SELECT t.schema_name || '.' || t.table_name AS name, projections._clone_differences_v1(
+    t.table_oid::regclass, format('%I.%I', $2::text, t.table_name)::regclass
+) AS reasons
+FROM projections.rebuild_tables AS t WHERE t.rebuild_id = $1 ORDER BY t.place
+"""
 _NOTE_LIFE = "UPDATE projections.rebuilds SET journal_life = $2 WHERE rebuild_id = $1"
 _NOTE_COLUMNS = """
 UPDATE projections.rebuild_tables SET columns = $3, key_columns = $4 WHERE rebuild_id = $1 AND place = $2
@@ -300,6 +306,12 @@ async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) ->
         found = await session.fetchval(_UNFIT, oid, declared)
         reasons += [f"table {one}: {reason}" for reason in found]
     return reasons
+
+
+async def not_copied(session: Session, rebuild_id: int) -> list[str]:
+    """What of its tables the new ones of a rebuild that has just begun do not have."""
+    rows = await session.fetch(_DIFFERENCES, rebuild_id, schema_of(rebuild_id))
+    return [f"table {row['name']}: {reason}" for row in rows for reason in row["reasons"]]
 
 
 async def beat(session: Session, rebuild: Rebuild, beats: int) -> int:

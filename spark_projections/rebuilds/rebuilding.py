@@ -27,6 +27,7 @@ from journal import (
     Log,
     OwnedSession,
     ProjectionsError,
+    SchemaError,
     SliceRange,
     connect,
 )
@@ -48,13 +49,14 @@ from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.pickling import cloudpickle
 from spark_projections.rebuilds.shadow import schema_of
-from spark_projections.rebuilds.statements import mark_tables
+from spark_projections.rebuilds.statements import marks
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 log = logging.getLogger("projections")
 
 T = TypeVar("T")
 
+_STATE = "SELECT state FROM projections.rebuilds WHERE rebuild_id = $1"
 _VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
 _SPLITS_PER_CORE = 4
 _ATTEMPTS = 4
@@ -153,6 +155,19 @@ class _Run:
             await session.rollback()
             await bookkeeping.cancel(session, number)
             raise
+        except (DatabaseError, SchemaError):  # such as that of a table that is gone
+            await self._refuse_if_cancelled(session, rebuild)
+            raise
+
+    async def _refuse_if_cancelled(self, session: OwnedSession, rebuild: Rebuild) -> None:
+        state = None
+        with suppress(ProjectionsError):  # the connection may be what is broken
+            await session.rollback()
+            state = await session.fetchval(_STATE, rebuild.rebuild_id)
+        if state == "cancelled":
+            raise RebuildFailed(
+                "somebody has cancelled the rebuild; what was built is dropped, and what serves has not changed"
+            )
 
     async def _beat(self, session: OwnedSession, rebuild: Rebuild) -> None:
         """Make sure that the database is the one in which it began; else nothing that was folded is of use."""
@@ -206,10 +221,7 @@ class _Run:
         if self.options.method == "rename" and (
             reasons := await bookkeeping.unfit_for_rename(session, written)
         ):
-            raise NotRebuildable(
-                f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
-                "Replace their rows instead: --in-place"
-            )
+            raise _cannot_take_the_place(projection, reasons)
         await self._check_version(session, projection, number)
         async with connect(self.dsn, ConnectionSettings(max_connections=1)):
             pass  # tasks get through
@@ -227,7 +239,12 @@ class _Run:
         )
         try:
             async with bookkeeping.transaction(session):
-                return await bookkeeping.begin(session, number, wanted, parts, written)
+                begun = await bookkeeping.begin(session, number, wanted, parts, written)
+                if self.options.method == "rename" and (
+                    reasons := await bookkeeping.not_copied(session, begun.rebuild_id)
+                ):
+                    raise _cannot_take_the_place(projection, reasons)
+                return begun
         except DatabaseError as error:
             if error.sqlstate != _OFFSETS_GONE:
                 raise
@@ -275,6 +292,7 @@ class _Run:
                 raise RebuildFailed(state.error)
             if failure is None and state.done == state.parts:
                 return
+            await self._refuse_if_cancelled(session, rebuild)
             if attempt == _ATTEMPTS:
                 raise RebuildFailed(
                     f"{state.parts - state.done} of {state.parts} parts are not done: {failure}"
@@ -365,9 +383,9 @@ class _Run:
                 within=self.options.swap_within,
                 limit=self.options.swap_timeout,
                 reacts=bool(projection.reactions),
+                marks=marks(projection),
             ),
         )
-        await mark_tables(session, projection)
         rows_before: dict[str, int] = {}
         with suppress(ProjectionsError):  # it is done, whatever becomes of the numbers
             rows_before = {table.name: await _count(session, old, table.name) for table in tables}
@@ -387,6 +405,13 @@ class _Run:
             resumed=self.resumed,
             old_schema=old,
         )
+
+
+def _cannot_take_the_place(projection: Projection, reasons: Sequence[str]) -> NotRebuildable:
+    return NotRebuildable(
+        f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
+        "Replace their rows instead: --in-place"
+    )
 
 
 def _group(rebuild_id: int) -> str:

@@ -80,7 +80,6 @@ def folds_as_a_whole(projection: Projection) -> bool:
     return bool(models) and all(event_type_of(model).version == 1 for model in models)
 
 
-async def mark_tables(session: OwnedSession, projection: Projection) -> None:
-    """Note which statement has filled the tables of read models, so that workers of another notice."""
-    for one in projection.read_models:
-        await session.execute(mark_table(one))
+def marks(projection: Projection) -> list[str]:
+    """SQL that notes which statements have filled the tables of read models, so that workers of others notice."""
+    return [mark_table(one) for one in projection.read_models]

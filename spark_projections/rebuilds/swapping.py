@@ -66,10 +66,14 @@ AND EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id
 
 
 async def try_with_lock(
-    session: OwnedSession, statement: str, *args: Any, limit: timedelta = timedelta(0)
+    session: OwnedSession,
+    statement: str,
+    *args: Any,
+    limit: timedelta = timedelta(0),
+    and_then: Sequence[str] = (),
 ) -> DatabaseError | None:
     """
-    Run a statement in a transaction of its own; returns why not when somebody is in its way.
+    Run a statement, and others after it, in one transaction; returns why not when somebody is in its way.
 
     It is undone when it takes longer than ``limit`` (SQLSTATE 57014), for others wait; zero for no limit.
     """
@@ -79,6 +83,8 @@ async def try_with_lock(
             await session.execute(f"SET LOCAL statement_timeout = '{int(limit / _MILLISECOND)}ms'")
             await session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_SILENCE}'")
             await session.execute(statement, *args)
+            for each in and_then:
+                await session.execute(each)
     except DatabaseError as error:
         if error.sqlstate not in _IN_USE:
             raise
@@ -126,13 +132,15 @@ async def swap(
     within: timedelta,
     limit: timedelta,
     reacts: bool = False,
+    marks: Sequence[str] = (),
 ) -> float:
     """
     Swap in a verified rebuild as soon as nobody uses the tables; returns the seconds that the transaction took.
 
     ``waiting`` gets who uses the tables, after each failed attempt, ``within`` ends the waiting, and ``limit`` the
     transaction, for which live workers and readers wait. What the rebuild has handled is not handled again after the
-    swap, so where the projection ``reacts``, the workers must have reacted to it before.
+    swap, so where the projection ``reacts``, the workers must have reacted to it before. ``marks`` are statements that
+    note in the same transaction what has filled the tables.
 
     SwapRefused, with nothing changed: the tables were changed, offsets were set, the database went back in time, the
     tables stay in use, workers do not get as far as the rebuild, or it takes too long.
@@ -142,7 +150,7 @@ async def swap(
         reason = await _unreacted(session, rebuild) if reacts else None
         if reason is None:
             began_at = time.monotonic()
-            if await _swapped(session, rebuild, limit):
+            if await _swapped(session, rebuild, limit, marks):
                 return time.monotonic() - began_at
             names = [quote(table.schema, table.name) for table in tables]
             reason = f"the tables are in use: {await users_of(session, names)}"
@@ -154,11 +162,17 @@ async def swap(
         await asyncio.sleep(_PAUSE)
 
 
-async def _swapped(session: OwnedSession, rebuild: Rebuild, limit: timedelta) -> bool:
+async def _swapped(session: OwnedSession, rebuild: Rebuild, limit: timedelta, marks: Sequence[str]) -> bool:
     """Whether it is done; not, where somebody uses the tables."""
     try:
         in_use = await try_with_lock(
-            session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats, limit=limit
+            session,
+            _SWAP,
+            rebuild.rebuild_id,
+            rebuild.started_at,
+            rebuild.beats,
+            limit=limit,
+            and_then=marks,
         )
     except DatabaseError as error:
         if error.sqlstate in _REFUSED:

@@ -8,6 +8,9 @@ DROP FUNCTION IF EXISTS projections._same_event_ids_v1(text[], text[], smallint[
 CREATE INDEX message_ids_taken_at_idx ON projections.message_ids (taken_at);
 -- What is dropped is compared with what is archived, row by row.
 DROP FUNCTION IF EXISTS projections._drop_partition_v1(text, boolean, bigint);
+-- What maintenance moves is cut into pieces.
+DROP FUNCTION IF EXISTS projections._missing_partitions_v1(interval, integer, text);
+DROP FUNCTION IF EXISTS projections._lock_partition_v1(text, integer, interval);
 -- Erased messages do not come back from an archive.
 CREATE TABLE projections.erased_messages (
     event_id uuid NOT NULL,

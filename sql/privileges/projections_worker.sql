@@ -75,7 +75,7 @@ BEGIN
         projections._swap_partition_v1,
         projections._replace_partition_v1,
         projections._lock_within_v1,
-        projections._lock_partition_v1,
+        projections._lock_patiently_v1,
         projections._newly_held_v1,
         projections._partition_settings_v1,
         projections._drop_partition_v1,

@@ -31,11 +31,11 @@ BEGIN
     END IF;
 
     -- Whoever would write to the partition waits from here on: imports before they have locked anything else.
-    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
-    EXECUTE format('LOCK TABLE %s IN SHARE MODE', _partition.relation::regclass);
     IF p_archived IS NOT NULL THEN
         PERFORM projections._check_archived_v1(_partition, p_archived, p_content);
     END IF;
+    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
+    EXECUTE format('LOCK TABLE %s IN SHARE MODE', _partition.relation::regclass);
     EXECUTE format(
         'SELECT jsonb_object_agg(h.part || '' '' || h.range, h.place) FROM (%s) AS h', projections._hooks_v1('places', '$1')
     ) INTO _before USING _partition;

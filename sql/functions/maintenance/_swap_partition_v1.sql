@@ -51,7 +51,12 @@ BEGIN
     IF NOT _counts.same THEN
         RAISE EXCEPTION 'partition % has changed since it was copied', p_name USING ERRCODE = 'PJ050';
     END IF;
-    PERFORM projections._lock_partition_v1(p_name, p_attempts, p_pause);
+    -- Nobody reads or writes the log until the transaction ends. ATTACH reads the default partition through: it may hold no event of
+    -- the time.
+    PERFORM projections._lock_patiently_v1(ARRAY[
+        'ONLY projections.events IN ACCESS EXCLUSIVE MODE', 'projections.events_default IN ACCESS EXCLUSIVE MODE',
+        format('projections.%I IN ACCESS EXCLUSIVE MODE', p_name)
+    ], p_attempts, p_pause);
     PERFORM projections._replace_partition_v1(p_name, _copy);
     RETURN _counts.events;
 END;

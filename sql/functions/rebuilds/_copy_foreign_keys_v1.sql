@@ -28,5 +28,12 @@ BEGIN
     LOOP
         EXECUTE _statement;
     END LOOP;
+    FOR _statement IN
+        SELECT format('COMMENT ON CONSTRAINT %I ON %s IS %L', c.conname, p_clone, obj_description(c.oid, 'pg_constraint'))
+        FROM pg_constraint AS c
+        WHERE c.contype = 'f' AND c.conrelid = p_table AND obj_description(c.oid, 'pg_constraint') IS NOT NULL
+    LOOP
+        EXECUTE _statement;
+    END LOOP;
 END;
 $$;

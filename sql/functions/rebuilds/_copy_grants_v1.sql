@@ -12,6 +12,10 @@ BEGIN
         FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS g
         CROSS JOIN LATERAL (SELECT CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END) AS v (name)
         WHERE c.oid = p_clone AND g.grantee <> c.relowner
+        UNION ALL
+        -- An owner may have revoked some of its own rights.
+        SELECT format('REVOKE ALL ON %s FROM %I', p_clone, pg_get_userbyid(c.relowner)) FROM pg_class AS c
+        WHERE c.oid = p_table AND c.relacl IS NOT NULL
     LOOP
         EXECUTE _statement;
     END LOOP;
@@ -24,7 +28,7 @@ BEGIN
         FROM (
             SELECT g.grantee, g.privilege_type, g.is_grantable, '' AS columns
             FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS g
-            WHERE c.oid = p_table AND g.grantee <> c.relowner
+            WHERE c.oid = p_table
             UNION ALL
             SELECT g.grantee, g.privilege_type, g.is_grantable, format(' (%I)', a.attname) AS columns
             FROM pg_attribute AS a CROSS JOIN LATERAL aclexplode(a.attacl) AS g

@@ -33,6 +33,11 @@ AS $$
         SELECT 'it has row security' FROM pg_class AS c
         WHERE c.oid = p_table AND (c.relrowsecurity OR EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = p_table))
         UNION ALL
+        SELECT 'it is unlogged, and the new one would be logged' FROM pg_class AS c WHERE c.oid = p_table AND c.relpersistence = 'u'
+        UNION ALL
+        SELECT format('subscription %I writes to it', s.subname)
+        FROM pg_subscription_rel AS r INNER JOIN pg_subscription AS s ON r.srsubid = s.oid WHERE r.srrelid = p_table
+        UNION ALL
         SELECT 'it is partitioned, a partition, or inherits' FROM pg_class AS c
         WHERE c.oid = p_table AND (
             c.relkind = 'p' OR c.relispartition
@@ -81,5 +86,13 @@ AS $$
         INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
         INNER JOIN pg_policy AS p ON d.objid = p.oid
         WHERE d.classid = 'pg_policy'::regclass AND p.polrelid <> p_table
+        UNION ALL
+        -- Whatever else there is, or will be in a later version of PostgreSQL.
+        SELECT DISTINCT format('%s uses it', pg_describe_object(d.classid, d.objid, 0))
+        FROM pg_depend AS d INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
+        WHERE d.deptype = 'n' AND d.classid::regclass::text <> ALL (ARRAY[
+            'pg_rewrite', 'pg_constraint', 'pg_trigger', 'pg_policy', 'pg_proc', 'pg_class', 'pg_publication_rel', 'pg_attrdef',
+            'pg_statistic_ext'
+        ])
     ) AS found
 $$;

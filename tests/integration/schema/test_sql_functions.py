@@ -87,7 +87,7 @@ CALLS = {
     "_partition_indexes_v1": f"SELECT projections._partition_indexes_v1({PARTITION}::regclass, 'a')",
     "_cluster_partition_v1": "SELECT projections._cluster_partition_v1('events_20190101t000000')",
     "_swap_partition_v1": "SELECT projections._swap_partition_v1('events_20190101t000000')",
-    "_lock_partition_v1": "SELECT projections._lock_partition_v1('events_20190101t000000', 1, '0')",
+    "_lock_patiently_v1": "SELECT projections._lock_patiently_v1('{projections.events IN SHARE MODE}', 1, '0')",
     "_replace_partition_v1": "SELECT projections._replace_partition_v1("
     f"'events_20190101t000000', 'events_copy_of_' || {PARTITION}::regclass::oid) "
     "FROM (SELECT projections._cluster_partition_v1('events_20190101t000000')) AS copied",
@@ -171,6 +171,9 @@ CALLS = {
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
     "_park_source_v1": "SELECT projections._park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
     "_table_shape_v1": "SELECT projections._table_shape_v1('rebuilt.delays')",
+    "_table_facts_v1": "SELECT projections._table_facts_v1('rebuilt.delays')",
+    "_clone_differences_v1": "SELECT projections._clone_differences_v1('rebuilt.delays', 'rebuilt.delays')",
+    "_table_settings_v1": "SELECT projections._table_settings_v1('rebuilt.delays', 'rebuilt.delays')",
     "_index_shapes_v1": "SELECT projections._index_shapes_v1('rebuilt.delays')",
     "_only_key_v1": "SELECT projections._only_key_v1('rebuilt.delays')",
     "_unfit_for_rename_v1": "SELECT projections._unfit_for_rename_v1('rebuilt.delays')",

@@ -20,7 +20,7 @@ from journal import (
     append,
     connect,
 )
-from spark_projections.errors import RebuildFailed
+from spark_projections.errors import RebuildError, RebuildFailed
 from spark_projections.rebuilds.folding import fold_part
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
@@ -274,6 +274,23 @@ async def test_a_task_of_a_cancelled_rebuild_writes_nothing(journal: Database, d
 
     assert await fetchval(journal, "SELECT count(*) FROM effects") == 0
     assert await schemas(journal) == []
+
+
+@pytest.mark.daily(2)
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("stage", ["fold", "combine", "verify", "swap"])
+async def test_a_rebuild_that_somebody_else_cancels_says_so(journal: Database, dsn: str, stage: str) -> None:
+    await write(journal, *TWENTY)
+
+    async def cancel() -> None:
+        number = await fetchval(journal, "SELECT max(rebuild_id) FROM projections.rebuilds")
+        await execute(journal, "SELECT projections._cancel_rebuild_v1($1)", number)
+
+    with pytest.raises(RebuildError, match="cancelled"):
+        await Gate(journal, dsn, Effects).at(stage, cancel)
+
+    assert await schemas(journal) == []
+    assert await fetchval(journal, "SELECT count(*) FROM effects") == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Event, Log, SliceRange, connect
+from journal import Database, DatabaseError, Event, Log, SliceRange, connect
 from projections import RawJson, TableError, events, projection, read_model
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
@@ -18,7 +18,7 @@ from tests.fixtures.foreign_tables import Theirs, log, theirs
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import Happened, caught_up, execute, running, until
 from tests.fixtures.read_models import Delays, LateOnly, Planes, as_the_journal_says, land, landing, rows
-from tests.fixtures.rebuilds import ONE, fence_passes, in_this_process
+from tests.fixtures.rebuilds import ONE, Gate, fence_passes, in_this_process
 
 __all__ = ["in_this_process", "log", "theirs"]
 
@@ -59,6 +59,24 @@ async def test_a_rebuild_makes_what_the_journal_says(
     await land(database, landing("p1", delay=100), landing("new", delay=1))
     await run_until_caught_up(database, definition)
     await as_the_journal_says(database, definition, table)
+
+
+_NO_COMMENTS = """
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no comments'; END $$;
+CREATE EVENT TRIGGER no_comments ON ddl_command_start WHEN TAG IN ('COMMENT') EXECUTE FUNCTION refuse()
+"""
+
+
+async def test_a_table_is_not_swapped_without_its_mark(database: Database, dsn: str) -> None:
+    await begun(database, Delays)
+    await execute(database, "DELETE FROM delays")
+
+    with pytest.raises(DatabaseError, match="no comments"):
+        await Gate(database, dsn, Delays).at("swap", lambda: execute(database, _NO_COMMENTS))
+
+    assert await rows(database, "SELECT * FROM delays") == []
+    await execute(database, "DROP EVENT TRIGGER no_comments")
+    assert (await rebuild(database, dsn, Delays, ONE)).resumed
 
 
 @pytest.mark.slow
