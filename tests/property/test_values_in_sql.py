@@ -15,8 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from journal import EventEnvelope, InvalidPayload
-from journal.event_types import decode
+from journal import EventEnvelope, InvalidPayload, decode
 from projections.defining import READ_BY_MODEL, as_read
 from projections.defining.sql_fields import columns_of, quote_literal, quote_name, short_name
 from projections.defining.sql_rendering import _relation
