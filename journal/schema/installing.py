@@ -8,18 +8,24 @@ they do not say.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from journal.database.identifiers import quote
 from journal.database.sync import Diagnostic, SyncConnection, connect_sync
-from journal.errors import SchemaError
+from journal.errors import DatabaseError, SchemaError
 from journal.schema.version import NOT_INSTALLED, migrations, value, version_of
 from journal.sql_files import sql_root
+
+T = TypeVar("T")
 
 _INCLUDE = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _PSQL_LINE = re.compile(r"^\\.*$", re.MULTILINE)
 
+_DEADLOCK = "40P01"
+_ATTEMPTS = 10
 # A migration that waits for a table makes every writer wait behind it.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'"
 # As guard.sql has it, which runs after the migrations.
@@ -99,14 +105,36 @@ def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
         SchemaError: Nothing is installed, or a newer version is.
         DatabaseError: The database refused, or a lock could not be had in time.
     """
-    with connect_sync(dsn) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('schema'))")
-        version = version_of(connection)
-        if version is None:
-            raise SchemaError(NOT_INSTALLED)
-        connection.execute(_LOCK_TIMEOUT)
-        connection.execute(_SEARCH_PATH)
-        return run(connection, _upgrade_script(root or sql_root(), version))
+
+    def once() -> list[str]:
+        with connect_sync(dsn) as connection:
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('schema'))"
+            )
+            version = version_of(connection)
+            if version is None:
+                raise SchemaError(NOT_INSTALLED)
+            connection.execute(_LOCK_TIMEOUT)
+            connection.execute(_SEARCH_PATH)
+            return run(connection, _upgrade_script(root or sql_root(), version))
+
+    return _again_after_deadlocks(once)
+
+
+def _again_after_deadlocks(once: Callable[[], T]) -> T:
+    """
+    Do a transaction again that has deadlocked with workers which run.
+
+    It locks table after table, and each function of a worker locks some in an order of its own; whoever waits first is
+    the one that is ended.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return once()
+        except DatabaseError as error:
+            if error.sqlstate != _DEADLOCK:
+                raise
+    return once()
 
 
 def _upgrade_script(root: Path, version: int) -> str:
@@ -155,10 +183,14 @@ def uninstall(dsn: str) -> None:
     Raises:
         DatabaseError: The database refused, or something was still using the tables after 10 seconds.
     """
-    with connect_sync(dsn) as connection:
-        connection.execute(_LOCK_TIMEOUT)
-        connection.execute("DROP SCHEMA IF EXISTS projections CASCADE")
-        connection.execute("DROP SCHEMA IF EXISTS projections_conditions CASCADE")
+
+    def once() -> None:
+        with connect_sync(dsn) as connection:
+            connection.execute(_LOCK_TIMEOUT)
+            connection.execute("DROP SCHEMA IF EXISTS projections CASCADE")
+            connection.execute("DROP SCHEMA IF EXISTS projections_conditions CASCADE")
+
+    _again_after_deadlocks(once)
 
 
 def run(connection: SyncConnection, text: str) -> list[str]:

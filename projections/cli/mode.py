@@ -30,4 +30,5 @@ async def mode(session: OwnedSession, /, name: str, to: Literal["inline", "live"
     """  # noqa: D301 - click reads the escape
     await offsets.set_mode(session, name, to)
     answer = done(f"projection {name!r} is {to}", name=name, mode=to)
-    return left_to(answer, f"worker of projection {name!r}", runs=await offsets.runs(session, name))
+    runs = await offsets.runs(session, name)
+    return left_to(answer, f"worker of projection {name!r}", runs=runs, is_done=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -12,20 +10,17 @@ import click
 
 from journal import Database, Log, OwnedSession, Session, Unreadable, read_source_page
 from offsets import ParkedSource, ParkedSources, runs
-from projections.durations import Duration
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
+from projections.terminal.outcomes import Wait, settled
 from projections.terminal.output import Answer, decided, left_to, listing, printable, values_of
 
 _COLUMNS = {
     "projection": "projection", "source": "source_id", "seq_nr": "seq_nr", "event type": "event_type",
     "attempts": "attempts", "parked at": "parked_at", "decision": "decision", "error": "error",
 }  # fmt: skip
-_Wait = Opt("Wait for the outcome, and for how long at most.", type=Duration(least="1ms"))
-_LOOK_EVERY = 0.1
-"""Seconds."""
 _LONGEST_PAYLOAD = 4000
 """Characters of a payload that people are shown."""
 
@@ -93,7 +88,7 @@ async def retry(
     source: str | None = None,
     *,
     every: Every = False,
-    wait: Annotated[timedelta | None, _Wait] = None,
+    wait: Wait = None,
 ) -> Answer:
     """
     Have the event handled again, and let the source go on. Running workers do it within about a second.
@@ -115,12 +110,9 @@ async def _outcome(
     service: ParkedSources, name: str, source: str | None, since: datetime, count: int, patience: timedelta
 ) -> Answer:
     """Wait until sources have gone on, or are parked again."""
-    outcome = await service.outcome(name, source, since)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience.total_seconds()):
-            while outcome.undone:
-                await asyncio.sleep(_LOOK_EVERY)
-                outcome = await service.outcome(name, source, since)
+    outcome = await settled(
+        lambda: service.outcome(name, source, since), lambda outcome: outcome.undone, patience
+    )
     undone, failed = outcome
     handled = max(0, count - undone - failed)
     text = f"parked events handled: {handled:,}, failed again: {failed:,}, not handled yet: {undone:,}"

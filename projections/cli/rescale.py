@@ -27,4 +27,5 @@ async def rescale(session: OwnedSession, /, name: str, *, ranges: NewRanges) -> 
     each = [rescaled("projection", one.name, len(one.ranges), ranges) for one in before]
     lines = [line for one in each for line in one.shown]
     answer = each[0] if len(each) == 1 else Answer({"projections": [one.values for one in each]}, lines)
-    return left_to(answer, f"worker of projection {name!r}", runs=await offsets.runs(session, name))
+    runs = await offsets.runs(session, name)
+    return left_to(answer, f"worker of projection {name!r}", runs=runs, is_done=True)

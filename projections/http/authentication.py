@@ -151,7 +151,7 @@ class Authentication:
             raise RuntimeError(f"{scope['type']} is not served here")
         elif not self._is_host_ours(scope):
             await answer(send, 421, f"this is {self._address}, under no other name\n")
-        elif not ((trusted := self._is_trusted(scope)) or scope["path"] in self._open_paths):
+        elif not self._is_allowed(scope, trusted=(trusted := self._is_trusted(scope))):
             await answer(send, 401, "a token is needed, as a bearer token or as a password\n", _CHALLENGES)
         else:
             await self._app({**scope, TRUSTED: trusted}, receive, send)
@@ -161,6 +161,9 @@ class Authentication:
             return True
         hosts = headers_of(scope, b"host")
         return len(hosts) == 1 and is_own_host(hosts[0].decode("latin-1"))
+
+    def _is_allowed(self, scope: Scope, *, trusted: bool) -> bool:
+        return trusted or scope["path"] in self._open_paths
 
     def _is_trusted(self, scope: Scope) -> bool:
         return (

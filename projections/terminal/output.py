@@ -238,9 +238,14 @@ def decided(did: Literal["retried", "dropped"], what: str, count: int, **more: A
     return done(f"{what} {said}: {count:,}", **{did: count}, **more)
 
 
-def left_to(answer: Answer, who: str, *, runs: bool) -> Answer:
-    """An answer, and whether anybody runs who is to do what was decided; for people, a note where nobody does."""
-    note = answer.note if runs or answer.note else f"no {who} runs: it is done when one does"
+def left_to(answer: Answer, who: str, *, runs: bool, is_done: bool = False) -> Answer:
+    """
+    An answer, and whether anybody runs who is to do what was decided; for people, a note where nobody does.
+
+    What is done already says that others are to go on with it.
+    """
+    then = "nothing is handled until one does" if is_done else "it is done when one does"
+    note = answer.note if runs or answer.note else f"no {who} runs: {then}"
     return replace(answer, values={**answer.values, "running": runs}, note=note)
 
 

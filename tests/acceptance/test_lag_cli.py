@@ -274,7 +274,7 @@ def test_mode_is_set_and_shown(behind: str) -> None:
     assert (set_to.returncode, set_to.stdout) == (0, "projection 'delays' is inline\n")
     assert "projection 'delays' is inline: who appends by projections.Inline handles what it appends" in shown
     assert [one["mode"] for one in found["projections"]] == ["inline"]
-    assert back == {"name": "delays", "mode": "live"}
+    assert back == {"name": "delays", "mode": "live", "running": False}
 
 
 def test_rescale_cuts_into_another_number_of_ranges_and_keeps_progress(behind: str) -> None:
@@ -291,7 +291,7 @@ def test_rescale_cuts_into_another_number_of_ranges_and_keeps_progress(behind: s
 def test_rescale_tells_as_json_what_was_and_what_is(behind: str) -> None:
     found = values("rescale", "delays", "--ranges", "1024", "--dsn", behind)
 
-    assert found == {"name": "delays", "ranges_before": 4, "ranges": 1024}
+    assert found == {"name": "delays", "ranges_before": 4, "ranges": 1024, "running": False}
     assert len(values("lag", "--dsn", behind)["projections"][0]["ranges"]) == 1024
 
 

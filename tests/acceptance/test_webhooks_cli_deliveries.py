@@ -20,6 +20,7 @@ from projections.webhooks.retry_policy import RetryPolicy
 from projections.webhooks.sender import HttpSender
 from tests.fixtures.commands import NOBODY, called
 from tests.fixtures.projections import caught_up, until
+from tests.fixtures.webhook_delivery import delivering
 
 LOCAL = AddressRules(allow=("127.0.0.0/8",))
 ONCE = RetryPolicy(schedule=())
@@ -187,6 +188,26 @@ def test_what_has_arrived_is_sent_again_by_filter(sent: Sent) -> None:
     assert "pass --yes" in refused(*command)
     assert values(*command, "--yes")["retried"] == 1
     assert states(sent) == {sent.done: "pending", sent.dead: "dead"}
+
+
+async def test_who_waits_for_a_retry_gets_its_outcome(database: Database, dsn: str) -> None:
+    service = Endpoints(database, rules=LOCAL, allow_http=True)
+    async with Receiver(script=[500, 204, 500]) as receiver, HttpSender(LOCAL) as sender:
+        made = await service.create("acme", EndpointSettings(url=receiver.url, policy=ONCE))
+        event = await _send(database, 1)
+        await caught_up(database, FanOut(), ranges=1)
+        line = ("webhooks", "dead", "retry", made.endpoint.endpoint_id, event, "--dsn", dsn)
+        async with delivering(database, sender):
+            await until(database, ALL_TRIED, 1)
+            arrived = await asyncio.to_thread(called, *line, "--wait", "300s")
+            again = ("webhooks", "deliveries", *line[2:])
+            refused_again = await asyncio.to_thread(called, *again, "--wait", "300s", "--json")
+    alone = await asyncio.to_thread(called, *line, "--wait", "1ms", "--json")
+
+    assert (arrived.returncode, arrived.stdout) == (0, "delivery done (204)\n")
+    assert refused_again.returncode == 1
+    assert json.loads(refused_again.stdout).items() >= {"retried": 1, "state": "dead", "code": "500"}.items()
+    assert (alone.returncode, json.loads(alone.stdout)["state"]) == (1, "pending")
 
 
 # ---- dead ----

@@ -134,7 +134,7 @@ async def rescale(session: Session, /, name: str, *, ranges: NewRanges) -> Answe
     """
     before = await cursors(session, name)
     await rescale_group(session, name, ranges)
-    return await left_to_consumers(session, rescaled("group", name, len(before), ranges), name)
+    return await left_to_consumers(session, rescaled("group", name, len(before), ranges), name, is_done=True)
 
 
 @groups.command()

@@ -14,9 +14,10 @@ SELECT EXISTS (
 """
 
 
-async def left_to_consumers(session: Session, answer: Answer, group: str) -> Answer:
-    """An answer, and whether anybody reads for the group."""
-    return left_to(answer, f"consumer of group {group!r}", runs=await session.fetchval(_READS, group))
+async def left_to_consumers(session: Session, answer: Answer, group: str, *, is_done: bool = False) -> Answer:
+    """An answer, and whether anybody reads for the group; what is done already, others go on with."""
+    runs = await session.fetchval(_READS, group)
+    return left_to(answer, f"consumer of group {group!r}", runs=runs, is_done=is_done)
 
 
 async def left_to_matching(session: Session, answer: Answer) -> Answer:

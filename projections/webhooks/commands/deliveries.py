@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import click
@@ -16,6 +16,7 @@ from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Next, Since, Tenant, Until, Yes, next_page
+from projections.terminal.outcomes import Wait, settled
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -86,6 +87,8 @@ def _one_or_many(options: Mapping[str, Any]) -> None:
         event is None
     ):
         raise click.UsageError("say which: pass ENDPOINT and EVENT, or options that choose, or --all")
+    if options.get("wait") is not None and endpoint is None:
+        raise click.UsageError("--wait is for one delivery: pass ENDPOINT and EVENT")
 
 
 def _one_or_a_state(options: Mapping[str, Any]) -> None:
@@ -140,6 +143,7 @@ async def retry(
     *,
     which: _Which,
     states: _Again = (),
+    wait: Wait = None,
     yes: Yes = False,
 ) -> Answer:
     """
@@ -151,11 +155,11 @@ async def retry(
     Each goes with the `webhook-id` that it had, by which a receiver can tell. One that is named is tried instead of
     when it was due, and an endpoint that is held back is asked at once. Of many, those are passed over whose endpoint
     is disabled, that have expired or were erased, or whose payload the log no longer has; ended early, the rest stays
-    as it is.
+    as it is. With --wait one that is named is waited for: the exit code is 1 unless it was delivered in time.
     """  # noqa: D301 - click reads the escape
     if endpoint is None and set(states) != {"dead"}:  # which `dead retry` does not ask about either
         confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
-    return await _retried(database, endpoint, event, which, states)
+    return await _retried(database, endpoint, event, which, states, wait)
 
 
 @deliveries.command(short_help="Drop one, or all dead ones that fit.")
@@ -218,14 +222,16 @@ async def retry_dead(
     *,
     which: _Which,
     every: Every = False,
+    wait: Wait = None,
 ) -> Answer:
     """
     Try a dead letter again, now, or all that fit, in their order.
 
     Each gets one attempt, and those that its schedule still has. Of many, those whose endpoint is disabled are passed
-    over. Ended early, the rest stays dead.
+    over. Ended early, the rest stays dead. With --wait one that is named is waited for: the exit code is 1 unless it
+    was delivered in time.
     """
-    return await _retried(database, endpoint, event, which, ["dead"])
+    return await _retried(database, endpoint, event, which, ["dead"], wait)
 
 
 @dead.command(name="drop")
@@ -298,6 +304,7 @@ async def _retried(
     event: str | None,
     which: _Which,
     states: Sequence[DeliveryState],
+    wait: timedelta | None,
 ) -> Answer:
     """Try one delivery again, or all that are in these states and fit."""
     service = Deliveries(database)
@@ -306,7 +313,20 @@ async def _retried(
     else:
         whole = await whole_endpoint_id(database, endpoint)
         retried = await service.retry(None, whole, event, states=states or None)
+        if wait is not None:
+            one = await settled(lambda: service.show(None, whole, event), _is_open, wait)
+            return await left_to_deliverers(database, _outcome(one.delivery, retried))
     return await left_to_deliverers(database, decided("retried", "deliveries", retried))
+
+
+def _is_open(one: DeliveryWithPayload) -> bool:
+    return one.delivery.state in {"waiting", "pending", "leased"}
+
+
+def _outcome(one: Delivery, retried: int) -> Answer:
+    code = "" if one.last_code is None else f" ({one.last_code})"
+    values = {"retried": retried, "state": one.state, "code": one.last_code}
+    return Answer(values, [f"delivery {one.state}{code}"], exit_code=0 if one.state == "done" else 1)
 
 
 async def _dropped(

@@ -64,9 +64,12 @@ async def said(database: Database, dsn: str) -> Callable[..., Awaitable[dict[str
 
 
 async def test_a_command_says_that_nobody_does_what_it_has_decided(said: Any) -> None:
-    assert await said(*LEFT_TO) == {
-        command: (False, f"no {who} runs: it is done when one does\n") for command, who in LEFT_TO.items()
-    }
+    found = await said(*LEFT_TO)
+
+    for command, who in LEFT_TO.items():
+        is_done = "rescale" in command or "mode" in command
+        then = "nothing is handled until one does" if is_done else "it is done when one does"
+        assert found[command] == (False, f"no {who} runs: {then}\n")
 
 
 async def test_nothing_is_said_while_somebody_does_it(database: Database, said: Any) -> None:

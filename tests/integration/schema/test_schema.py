@@ -277,6 +277,21 @@ class TestUninstall:
         with pytest.raises(SchemaError, match="not installed"):
             schema.contents(dsn)
 
+    def test_uninstalling_beside_a_poll_that_it_deadlocks_with_is_done_all_the_same(self, dsn: str) -> None:
+        """A poll looks for imports, then for events, and the schema is dropped in another order."""
+        at_once = make_conninfo(dsn, options="-c deadlock_timeout=10ms")  # it is the one that is ended
+        with ThreadPoolExecutor(1) as alongside, psycopg.connect(dsn) as poll, psycopg.connect(dsn) as look:
+            look.autocommit = True
+            poll.execute("SELECT count(*) FROM projections.imports")
+            dropped = alongside.submit(schema.uninstall, at_once)
+            while look.execute(f"SELECT count(*) FROM {WAITING}").fetchone() == (0,):
+                pass
+            poll.execute("SELECT count(*) FROM projections.events")  # returns when the other has been ended
+            poll.commit()
+            dropped.result()
+
+        assert schema.installed_version(dsn) is None
+
 
 class TestCheckVersion:
     async def test_this_version_passes(self, dsn: str) -> None:
