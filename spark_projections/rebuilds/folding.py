@@ -34,7 +34,7 @@ from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
 from projections.errors import HandlerFailed, describe, name_of, storable, text_of
 from projections.failing import ALIKE, GiveUp, Streak
-from projections.running import Dispatcher, LoopMonitor
+from projections.running import Dispatcher, LoopMonitor, call_hook
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading
 from spark_projections.reading.logs import ReadLog
@@ -203,8 +203,7 @@ class _Part:
             await self._hook("stop")
 
     async def _hook(self, name: str) -> None:
-        if (hook := getattr(self._target, name, None)) is not None:
-            await hook()
+        await call_hook(self._projection.name, self._target, name, self._job.handler_timeout)
 
     async def _look(self) -> _Place | None:
         async with transaction(self._session):

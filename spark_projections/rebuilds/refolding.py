@@ -13,7 +13,7 @@ from journal.database import Fault, fault_of
 from projections.defining import Kind, Projection, Table
 from projections.errors import HandlerFailed, describe, name_of
 from projections.failing import ALIKE, Streak
-from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter
+from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter, call_hook
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.journal import JournalSession, RebuiltFrom
@@ -259,10 +259,8 @@ async def refolding(
         projection, target, rows, monitor, _TIMEOUT, read_models=ReadModelWriter("pg_temp"),
         in_place=reading.session is session,
     )  # fmt: skip
-    if (start := getattr(target, "start", None)) is not None:
-        await start()
+    await call_hook(projection.name, target, "start", _TIMEOUT)
     try:
         yield Refolding(session, reading, dispatcher, skip=skip, from_first_kept=from_first_kept)
     finally:
-        if (stop := getattr(target, "stop", None)) is not None:
-            await stop()
+        await call_hook(projection.name, target, "stop", _TIMEOUT)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,15 @@ import pytest
 from journal import (
     ALL_SLICES,
     Database,
+    DatabaseError,
     DatabaseUnavailable,
     Event,
+    EventEnvelope,
+    Session,
     append,
     connect,
 )
+from projections import handles, projection
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.folding import fold_part
 from spark_projections.rebuilds.options import RebuildOptions
@@ -210,6 +215,34 @@ async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     states = "SELECT array_agg(state ORDER BY rebuild_id) FROM projections.rebuilds"
     assert await fetchval(journal, states) == ["cancelled", "swapped"]
     assert await schemas(journal) == [result.old_schema]
+
+
+@projection("swallowing", entity_type="plane", tables=("effects",))
+class Swallowing:
+    """At an event with a number it catches what the database says, and goes on."""
+
+    @handles(Happened)
+    async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if event.n:
+            with suppress(DatabaseError):
+                await session.execute("DO $$ BEGIN RAISE 'told to' USING ERRCODE = '28000'; END $$")
+        await session.execute(
+            "INSERT INTO effects (source_id, seq_nr) VALUES ($1, $2)", envelope.source_id, envelope.seq_nr
+        )
+
+
+@pytest.mark.slow
+async def test_what_a_handler_swallows_is_skipped_as_what_it_raises(journal: Database, dsn: str) -> None:
+    """Whatever the code says of the connection, which lives."""
+    await write(journal, ("a", 0), ("b", 1), ("c", 0))
+
+    result = await rebuild(journal, dsn, Swallowing, RebuildOptions(splits=1, skip=True))
+
+    assert result.skipped == 1
+    assert await fetchval(journal, "SELECT array_agg(source_id ORDER BY source_id) FROM effects") == [
+        "a",
+        "c",
+    ]
 
 
 @pytest.mark.slow

@@ -1,0 +1,37 @@
+"""What a projection wants to do at the start and at the end of a range: ``start()`` and ``stop()`` of its object."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from projections.errors import ProjectionFailed, representation
+from projections.running.blame import comes_from_outside
+
+
+async def call_hook(projection: str, target: object, name: str, limit: timedelta) -> None:
+    """
+    Call it, if the object has it.
+
+    Args:
+        projection: Its name, for messages.
+        target: The object.
+        name: ``start`` or ``stop``.
+        limit: How long it may take.
+
+    Raises:
+        ProjectionFailed: It took longer, or raised what would end the process.
+        Exception: Whatever else it raises.
+    """
+    if (hook := getattr(target, name, None)) is None:
+        return
+    try:
+        async with asyncio.timeout(limit.total_seconds()) as watchdog:
+            await hook()
+    except BaseException as error:
+        ended = isinstance(error, TimeoutError) and watchdog.expired()
+        if comes_from_outside(error) or (isinstance(error, Exception) and not ended):
+            raise
+        late = f"was cancelled after {limit.total_seconds():g} s (handler_timeout)"
+        why = late if ended else f"raised {representation(error)}"
+        raise ProjectionFailed(f"projection {projection!r}: {name}() {why}") from error
