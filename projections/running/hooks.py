@@ -1,17 +1,19 @@
-"""What a projection wants to do at the start and at the end of a range: ``start()`` and ``stop()`` of its object."""
+"""Calls of code that is not ours, besides handlers of projections: they end no process."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
-from projections.errors import ProjectionFailed, representation
+from projections.errors import HandlerFailed, ProjectionFailed, representation
 from projections.running.blame import comes_from_outside
 
 
 async def call_hook(projection: str, target: object, name: str, limit: timedelta) -> None:
     """
-    Call it, if the object has it.
+    Call what a projection wants to do at the start or the end of a range, if anything.
 
     Args:
         projection: Its name, for messages.
@@ -35,3 +37,16 @@ async def call_hook(projection: str, target: object, name: str, limit: timedelta
         late = f"was cancelled after {limit.total_seconds():g} s (handler_timeout)"
         why = late if ended else f"raised {representation(error)}"
         raise ProjectionFailed(f"projection {projection!r}: {name}() {why}") from error
+
+
+@contextmanager
+def surviving() -> Iterator[None]:
+    """Raise HandlerFailed for what a handler raises as if it, or the process, were to end."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or comes_from_outside(error):
+            raise
+        cancelled = isinstance(error, asyncio.CancelledError)
+        what = "something that it waited for was cancelled" if cancelled else representation(error)
+        raise HandlerFailed(what) from error

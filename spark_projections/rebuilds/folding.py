@@ -266,12 +266,12 @@ class _Part:
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
 
     async def _commit(self, place: _Place, page: Sequence[EventEnvelope]) -> _Place:
-        """Handle a page, in one transaction; by halves where it takes too long, or one fails that may be skipped."""
+        """Handle a page, in one transaction; by halves where less may pass, or it is not clear which event fails."""
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
-            less_may_pass = failure.fault is Fault.BATCH and len(page) > 1
-            if not less_may_pass and not self._may_skip(failure, page):
+            says_which = failure.index is not None or len(page) == 1
+            if says_which and not self._may_skip(failure, page):
                 raise
             if len(page) == 1:
                 log.warning(

@@ -226,6 +226,8 @@ class Refolding:
                 raise
             if doubtful and len(page) == 1 and self._fail_alike(error, page[0]):
                 raise
+            if isinstance(error, HandlerFailed) and error.fault is Fault.BATCH and len(page) == 1:
+                raise
             if len(page) == 1:
                 self.skipped += 1
                 if len(self.skipped_events) < LISTED:

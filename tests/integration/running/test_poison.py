@@ -480,7 +480,7 @@ async def check_all(journal: Database, other: Database, seed: int, runs: int) ->
 
 @pytest.mark.daily(2)
 async def test_all_other_sources_go_on(journal: Database, other: Database) -> None:
-    await check_all(journal, other, 198, 8)
+    await check_all(journal, other, 541, 6)
 
 
 @pytest.mark.slow  # the same of many that are drawn anew

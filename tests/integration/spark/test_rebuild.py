@@ -25,6 +25,7 @@ from journal import (
     connect,
 )
 from projections import handles, projection
+from projections.defining.tables import Change
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.folding import fold_part
 from spark_projections.rebuilds.options import RebuildOptions
@@ -33,6 +34,7 @@ from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import (
     ADVISORY_LOCKS,
+    COUNTS,
     EXACT,
     ONE,
     REBUILDING,
@@ -229,6 +231,20 @@ class Swallowing:
         await session.execute(
             "INSERT INTO effects (source_id, seq_nr) VALUES ($1, $2)", envelope.source_id, envelope.seq_nr
         )
+
+
+@projection("adding", entity_type="plane", tables=(COUNTS,))
+class Adding:
+    @handles(Happened)
+    def happened(self, event: Happened, envelope: EventEnvelope) -> Change:
+        return COUNTS.upsert(source_id=envelope.source_id, n=event.n)
+
+
+async def test_the_event_whose_rows_cannot_be_written_is_named(journal: Database, dsn: str) -> None:
+    await write(journal, ("a", 0), ("b", 2**63), ("c", 0))
+
+    with pytest.raises(RebuildFailed, match="source 'b', seq_nr 1"):
+        await rebuild(journal, dsn, Adding, ONE)
 
 
 @pytest.mark.slow
