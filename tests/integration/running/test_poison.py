@@ -1,4 +1,8 @@
-"""Whatever one event does, all other sources go on, and what is passed over is told: by examples that are drawn."""
+"""
+Whatever one event does, all other sources go on, and what is passed over is told: by examples that are drawn.
+
+The slow test prints its seed; with ``POISON_SEED`` it draws the same ones again.
+"""
 
 from __future__ import annotations
 
@@ -483,7 +487,7 @@ async def test_all_other_sources_go_on(journal: Database, other: Database) -> No
     await check_all(journal, other, 541, 6)
 
 
-@pytest.mark.slow  # the same of many that are drawn anew
+@pytest.mark.slow  # the same of many that are drawn each time
 async def test_all_other_sources_go_on_whatever_is_drawn(journal: Database, other: Database) -> None:
     seed = int(os.environ.get("POISON_SEED") or random.SystemRandom().randrange(2**32))
     print(f"seed {seed}")
