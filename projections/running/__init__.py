@@ -4,6 +4,8 @@ from projections.running.blame import blame_beside as blame_beside
 from projections.running.blame import comes_from_outside as comes_from_outside
 from projections.running.dispatch import Dispatcher as Dispatcher
 from projections.running.event_loop import loop_runner as loop_runner
+from projections.running.hooks import call_hook as call_hook
+from projections.running.hooks import surviving as surviving
 from projections.running.inline import Inline as Inline
 from projections.running.loop_monitor import ABORTED as ABORTED
 from projections.running.loop_monitor import LoopMonitor as LoopMonitor

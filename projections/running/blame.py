@@ -39,16 +39,22 @@ async def blame(session: Any, error: BaseException) -> Fault:
     return Fault.EVENT if code is None else Fault.PROJECTION
 
 
-def blame_beside(session: Any, error: BaseException) -> Fault:
+async def blame_beside(session: Any, error: BaseException) -> Fault:
     """
     Whose fault an error is of a handler that has no session of ours, but may use others of a session's pool.
 
     Args:
-        session: Of the pool.
+        session: Of the pool, outside of a transaction.
         error: The error.
     """
-    fault = fault_of(error)
-    return fault if lacks_memory(error) or _names(session, error) else Fault.EVENT
+    fault, code = fault_of(error), sqlstate_of(error)
+    if fault is Fault.EVENT or lacks_memory(error):
+        return fault
+    if not _names(session, error):
+        return Fault.EVENT
+    if fault is not Fault.DATABASE or code is None or is_of_the_server(code):
+        return fault
+    return Fault.PROJECTION if await session.is_sound() else fault
 
 
 def _is_hidden(session: Any, fault: Fault, error: BaseException) -> bool:
@@ -61,12 +67,12 @@ def _is_doubted(session: Any) -> bool:
     return getattr(session, "doubt", Doubt.NONE) is Doubt.NOW
 
 
-def before_it(session: OwnedSession, error: BaseException) -> ProjectionsError | None:
+async def before_it(session: OwnedSession, error: BaseException) -> ProjectionsError | None:
     """What has ended the transaction that a handler went on in, where that is no event's fault, nor the error."""
     ended = session.failure if session.in_transaction or session.lost else None
     if ended is None or ended is error or fault_of(ended) not in _LATER:
         return None
-    return ended
+    return ended if await blame(session, ended) in _LATER else None
 
 
 def comes_from_outside(error: BaseException) -> bool:

@@ -292,7 +292,7 @@ async def _raise(
         if isinstance(error, Exception | KeyboardInterrupt | GeneratorExit | asyncio.CancelledError):
             raise error
         raise asyncio.CancelledError from error  # what the handler made of it
-    if (before := before_it(session, error)) is not None:
+    if (before := await before_it(session, error)) is not None:
         raise before from error
     fault = await blame(session, error)
     if fault in {Fault.BATCH, Fault.DATABASE}:

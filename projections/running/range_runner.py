@@ -36,12 +36,11 @@ from journal import (
 from journal.tasks import happens
 from offsets import Claim, OffsetState, OffsetStore, Progress, fit_journal
 from projections.defining import AtLeastOnce, Kind, Projection
-from projections.errors import ProjectionFailed, representation
 from projections.failing import Streak
 from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
-from projections.running.blame import comes_from_outside
 from projections.running.dispatch import Dispatcher
+from projections.running.hooks import call_hook
 from projections.running.journal_place import check_place, tell_ahead
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
@@ -173,20 +172,7 @@ class RangeRunner:
                 await self._session.close()
 
     async def _hook(self, target: object, name: str) -> None:
-        """Call what the projection wants to do at the start or the end of a range, if anything."""
-        if (hook := getattr(target, name, None)) is None:
-            return
-        limit = self._settings.handler_timeout.total_seconds()
-        try:
-            async with asyncio.timeout(limit) as watchdog:
-                await hook()
-        except BaseException as error:
-            ended = isinstance(error, TimeoutError) and watchdog.expired()
-            if comes_from_outside(error) or (isinstance(error, Exception) and not ended):
-                raise
-            late = f"was cancelled after {limit:g} s (handler_timeout)"
-            why = late if ended else f"raised {representation(error)}"
-            raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
+        await call_hook(self.projection.name, target, name, self._settings.handler_timeout)
 
     async def _begin(self, target: object) -> None:
         if self._log.apart:

@@ -241,10 +241,17 @@ async def finish_retry(
 
 
 async def halve_retry(
-    session: OwnedSession, group: str, retry: Retry, halves: Iterable[str], *, attempts: int, error: str
+    session: OwnedSession,
+    group: str,
+    retry: Retry,
+    halves: Iterable[str],
+    *,
+    attempts: int,
+    error: str,
+    delay: timedelta,
 ) -> bool:
     """
-    Keep halves of a batch that was taken instead of it, each to be handled again at once.
+    Keep halves of a batch that was taken instead of it, each to be handled again after ``delay``.
 
     Returns whether it was still the caller's, else nothing is stored. NotFound: the group was removed.
     """
@@ -252,9 +259,7 @@ async def halve_retry(
         if not await finish_retry(session, retry):
             return False
         for half in halves:
-            await fail_batch(
-                session, group, retry.handler, half, attempts=attempts, error=error, delay=timedelta(0)
-            )
+            await fail_batch(session, group, retry.handler, half, attempts=attempts, error=error, delay=delay)
     return True
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal import EntityTypes
 from journal.database import Fault
-from projections.errors import HandlerFailed, InvalidHandler, representation
+from projections.errors import InvalidHandler
 from projections.failing import Pause, Retries
-from projections.running import comes_from_outside
+from projections.running import surviving
 from projections.subscriptions.errors import HandlerTimedOut
 from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.settings import RETRIES_OF_OUTAGES
@@ -123,7 +122,7 @@ class RegisteredHandler:
         """
         limit = asyncio.timeout(self.timeout.total_seconds())
         try:
-            with _surviving():
+            with surviving():
                 async with limit:
                     await self.call(batch)
         except TimeoutError as error:
@@ -157,7 +156,7 @@ class RegisteredHandler:
         """
         if self.split_by is None:
             return [batch]
-        with _surviving():
+        with surviving():
             parts = [tuple(part) for part in self.split_by(batch)]
             split = sorted(event.match_id for part in parts for event in part)
         if split != [event.match_id for event in batch]:
@@ -165,19 +164,6 @@ class RegisteredHandler:
                 f"split_by of handler {self.name!r} made {len(split)} events of {len(batch)}: each belongs to one part"
             )
         return [part for part in parts if part]
-
-
-@contextmanager
-def _surviving() -> Iterator[None]:
-    """Raise HandlerFailed for what a handler raises as if it, or the process, were to end."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, Exception) or comes_from_outside(error):
-            raise
-        cancelled = isinstance(error, asyncio.CancelledError)
-        what = "something that it waited for was cancelled" if cancelled else representation(error)
-        raise HandlerFailed(what) from error
 
 
 def _check_name(name: object) -> None:

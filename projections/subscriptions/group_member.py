@@ -74,7 +74,7 @@ class GroupMember:
 
     async def blame(self, error: BaseException) -> Fault:
         """Whose fault an error of a handler is, which may use the database of the group, too."""
-        return await self(_blame, error)
+        return await self(blame_beside, error)
 
     async def leave(self) -> None:
         """Give all ranges back; the next :meth:`stay` joins again."""
@@ -85,7 +85,3 @@ class GroupMember:
     async def close(self) -> None:
         """Give the session back."""
         await self._session.close_within(_GOODBYE)
-
-
-async def _blame(session: OwnedSession, error: BaseException) -> Fault:
-    return blame_beside(session, error)

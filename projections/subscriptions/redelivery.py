@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from journal.database import Fault
 from journal.tasks import end
 from projections.errors import name_of, representation
 from projections.failing import ALIKE, Streak
@@ -26,6 +27,8 @@ from projections.subscriptions.matched_event import MatchedEvent, describe
 
 log = logging.getLogger("projections")
 
+_DOUBTFUL = {Fault.PROJECTION, Fault.BATCH}
+"""Of one event or of all: no retry is used up."""
 _MARGIN = timedelta(minutes=1)
 """How much longer than a handler may take a batch is its own."""
 
@@ -94,18 +97,17 @@ class Redelivery:
     async def _store(self, outcome: _Outcome) -> None:
         retry, events, error = outcome
         handler, attempts, told, delay = self.handlers[retry.handler], retry.attempts + 1, None, None
+        halves: Sequence[Sequence[MatchedEvent]] = ()
         if error is not None:
-            attempts, delay = handler.after(retry.attempts, await self._ask.blame(error))
-            told = representation(error)
-        halves = () if error is None or delay is not None else self._halves(handler, events, error)
-        if halves:
+            fault, told = await self._ask.blame(error), representation(error)
+            attempts, delay = handler.after(retry.attempts, fault)
+            if delay is None or fault in _DOUBTFUL:
+                halves = self._halves(handler, events, error)
+        if halves and told is not None:
+            delay = delay or timedelta(0)
+            texts = map(encode_batch, halves)
             finished = await self._ask(
-                halve_retry,
-                self._group,
-                retry,
-                map(encode_batch, halves),
-                attempts=attempts,
-                error=told or "",
+                halve_retry, self._group, retry, texts, attempts=attempts, error=told, delay=delay
             )
         else:
             finished = await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay)
@@ -123,7 +125,7 @@ class Redelivery:
                 self._group, handler.name, describe(events), attempts, extra=self._extra("retried"),
             )  # fmt: skip
         else:
-            self.tell_failed(handler, events, error, timedelta(0) if halves else delay)
+            self.tell_failed(handler, events, error, delay)
 
     def succeeded(self, handler: RegisteredHandler) -> None:
         """A handler has handled a batch: it does not fail on all."""
@@ -133,7 +135,7 @@ class Redelivery:
         self, handler: RegisteredHandler, events: Sequence[MatchedEvent], error: Exception
     ) -> Sequence[Sequence[MatchedEvent]]:
         """
-        The halves of a batch that has no retry left: the events at fault are to stand alone at last.
+        The halves of a batch that has no retry left, or is tried without an end: what fails is to stand alone.
 
         None where it is of one event, where its parts are the handler's, or where the handler fails on all.
         """

@@ -34,7 +34,7 @@ from offsets import TransactionEnded
 from projections.defining import Kind, projection_of
 from projections.errors import HandlerFailed, describe, name_of, storable, text_of
 from projections.failing import ALIKE, GiveUp, Streak
-from projections.running import Dispatcher, LoopMonitor
+from projections.running import Dispatcher, LoopMonitor, call_hook
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading
 from spark_projections.reading.logs import ReadLog
@@ -203,8 +203,7 @@ class _Part:
             await self._hook("stop")
 
     async def _hook(self, name: str) -> None:
-        if (hook := getattr(self._target, name, None)) is not None:
-            await hook()
+        await call_hook(self._projection.name, self._target, name, self._job.handler_timeout)
 
     async def _look(self) -> _Place | None:
         async with transaction(self._session):
@@ -267,12 +266,12 @@ class _Part:
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
 
     async def _commit(self, place: _Place, page: Sequence[EventEnvelope]) -> _Place:
-        """Handle a page, in one transaction; by halves where it takes too long, or one fails that may be skipped."""
+        """Handle a page, in one transaction; by halves where less may pass, or it is not clear which event fails."""
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
-            less_may_pass = failure.fault is Fault.BATCH and len(page) > 1
-            if not less_may_pass and not self._may_skip(failure, page):
+            says_which = failure.index is not None or len(page) == 1
+            if says_which and not self._may_skip(failure, page):
                 raise
             if len(page) == 1:
                 log.warning(

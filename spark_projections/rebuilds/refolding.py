@@ -13,7 +13,7 @@ from journal.database import Fault, fault_of, is_conflict
 from projections.defining import Kind, Projection, Table
 from projections.errors import HandlerFailed, describe, name_of
 from projections.failing import ALIKE, Streak
-from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter
+from projections.running import BatchWriter, Dispatcher, LoopMonitor, ReadModelWriter, call_hook
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.journal import JournalSession, RebuiltFrom
@@ -225,6 +225,8 @@ class Refolding:
                 raise
             if doubtful and len(page) == 1 and self._fail_alike(error, page[0]):
                 raise
+            if isinstance(error, HandlerFailed) and error.fault is Fault.BATCH and len(page) == 1:
+                raise
             if len(page) == 1:
                 self.skipped += 1
                 if len(self.skipped_events) < LISTED:
@@ -269,10 +271,8 @@ async def refolding(
         projection, target, rows, monitor, _TIMEOUT, read_models=ReadModelWriter("pg_temp"),
         in_place=reading.session is session,
     )  # fmt: skip
-    if (start := getattr(target, "start", None)) is not None:
-        await start()
+    await call_hook(projection.name, target, "start", _TIMEOUT)
     try:
         yield Refolding(session, reading, dispatcher, skip=skip, from_first_kept=from_first_kept)
     finally:
-        if (stop := getattr(target, "stop", None)) is not None:
-            await stop()
+        await call_hook(projection.name, target, "stop", _TIMEOUT)

@@ -19,6 +19,7 @@ from journal import DatabaseUnavailable, DatabaseWentBack, OwnedSession, Project
 from journal.tasks import running
 from projections.http.asgi import Send
 from projections.http.server_sent_events import EventWriter, frame
+from projections.running import surviving
 from projections.subscriptions.errors import ListenerClosed
 from projections.subscriptions.listening import Listener, Listening, LiveSubscription
 from projections.subscriptions.matched_event import MatchedEvent
@@ -194,19 +195,20 @@ class StreamClient:
     def _rendered(self, match: Match | MatchedEvent) -> _Rendered | None:
         if match.envelope is None:  # it has been dropped since
             return None
+        event_id = EventId(self._own, MatchPlace(match.match_id, match.matched_at))
         try:
-            found = self._render(
-                MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
-            )
+            with surviving():
+                found = self._render(
+                    MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
+                )
+                if found is None:
+                    return None
+                data, event = found if isinstance(found, ServerSentEvent) else (found, None)
+                return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
         except Exception:
             # It would fail again whenever the client comes again: this one event is left out.
             log.exception("rendering match %d", match.match_id, extra={"action": "rendering_failed"})
             return None
-        if found is None:
-            return None
-        data, event = found if isinstance(found, ServerSentEvent) else (found, None)
-        event_id = EventId(self._own, MatchPlace(match.match_id, match.matched_at))
-        return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
 
     def _id(self) -> str:
         self._told = self._seen.match_id

@@ -183,7 +183,7 @@ async def test_what_fails_one_event_alone_counts_against_it_and_is_tried_again_b
     each_once(await effects(journal), a=1, b=2, c=1)
     assert told.names("parked", "skipped") == ["parked"]
     assert told.names("failed") == ["failed"] * (code == "XX001")  # the connection is doubted first
-    assert [attempt for *_, attempt in told.all("error")] == [1, 2]
+    assert [attempt for *_, attempt in told.all("error")] == [1, 2][: 1 if code == "XX001" else 2]
 
 
 @pytest.mark.daily(3)

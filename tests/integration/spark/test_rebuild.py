@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,16 @@ import pytest
 from journal import (
     ALL_SLICES,
     Database,
+    DatabaseError,
     DatabaseUnavailable,
     Event,
+    EventEnvelope,
+    Session,
     append,
     connect,
 )
+from projections import handles, projection
+from projections.defining.tables import Change
 from spark_projections.errors import RebuildError, RebuildFailed
 from spark_projections.rebuilds.folding import fold_part
 from spark_projections.rebuilds.options import RebuildOptions
@@ -28,6 +34,7 @@ from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import (
     ADVISORY_LOCKS,
+    COUNTS,
     EXACT,
     ONE,
     REBUILDING,
@@ -210,6 +217,48 @@ async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     states = "SELECT array_agg(state ORDER BY rebuild_id) FROM projections.rebuilds"
     assert await fetchval(journal, states) == ["cancelled", "swapped"]
     assert await schemas(journal) == [result.old_schema]
+
+
+@projection("swallowing", entity_type="plane", tables=("effects",))
+class Swallowing:
+    """At an event with a number it catches what the database says, and goes on."""
+
+    @handles(Happened)
+    async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if event.n:
+            with suppress(DatabaseError):
+                await session.execute("DO $$ BEGIN RAISE 'told to' USING ERRCODE = '28000'; END $$")
+        await session.execute(
+            "INSERT INTO effects (source_id, seq_nr) VALUES ($1, $2)", envelope.source_id, envelope.seq_nr
+        )
+
+
+@projection("adding", entity_type="plane", tables=(COUNTS,))
+class Adding:
+    @handles(Happened)
+    def happened(self, event: Happened, envelope: EventEnvelope) -> Change:
+        return COUNTS.upsert(source_id=envelope.source_id, n=event.n)
+
+
+async def test_the_event_whose_rows_cannot_be_written_is_named(journal: Database, dsn: str) -> None:
+    await write(journal, ("a", 0), ("b", 2**63), ("c", 0))
+
+    with pytest.raises(RebuildFailed, match="source 'b', seq_nr 1"):
+        await rebuild(journal, dsn, Adding, ONE)
+
+
+@pytest.mark.slow
+async def test_what_a_handler_swallows_is_skipped_as_what_it_raises(journal: Database, dsn: str) -> None:
+    """Whatever the code says of the connection, which lives."""
+    await write(journal, ("a", 0), ("b", 1), ("c", 0))
+
+    result = await rebuild(journal, dsn, Swallowing, RebuildOptions(splits=1, skip=True))
+
+    assert result.skipped == 1
+    assert await fetchval(journal, "SELECT array_agg(source_id ORDER BY source_id) FROM effects") == [
+        "a",
+        "c",
+    ]
 
 
 @pytest.mark.slow

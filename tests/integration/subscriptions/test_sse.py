@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from starlette.applications import Starlette
@@ -100,11 +102,18 @@ async def test_events_can_be_of_the_type_of_their_topic(database: Database) -> N
     assert (event.event, json.loads(event.data or "")["payload"]) == ("Landed", 1)
 
 
+def leaves() -> NoReturn:
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize("wrong", [leaves, sys.exit, object], ids=["generator exit", "exit", "no string"])
 async def test_what_can_not_be_rendered_is_left_out_alone(
-    database: Database, caplog: pytest.LogCaptureFixture
+    database: Database, caplog: pytest.LogCaptureFixture, wrong: Callable[[], Any]
 ) -> None:
-    def render(event: MatchedEvent) -> str | None:
-        return None if event.envelope.source_id == "private" else str(1 / event.payload["n"])
+    def render(event: MatchedEvent) -> Any:
+        if event.envelope.source_id == "private":
+            return None
+        return str(1 / event.payload["n"]) if event.payload["n"] else wrong()
 
     async with streaming(database, render=render) as (_, port), asked(port) as client:
         await landed_and_matched(database, "a", n=0)
