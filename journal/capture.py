@@ -6,6 +6,7 @@ The work is done by triggers (``sql/functions/capture``); here they are made, re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ SELECT projections.capture_table_v1(
 """
 _RELEASE = "SELECT projections.release_table_v1(CAST(CAST($1 AS text) AS regclass))"
 _LIST = """
-SELECT schema_name, table_name, entity_type, on_insert, on_update, on_delete, serializer, partitions_missed
+SELECT schema_name, table_name, entity_type, on_insert, on_update, on_delete, serializer, partitions_missed, problems
 FROM projections.captured_tables ORDER BY schema_name, table_name
 """
 
@@ -38,6 +39,8 @@ class CapturedTable:
         serializer: The function that shapes its events; None for the usual shape.
         partitions_missed: Partitions made since: statements that name one of them have no events until the table
             is captured again; those that name the table have.
+        problems: Why other writes have no events, or are refused: triggers that were disabled or dropped, or a
+            primary key that is of other types since.
     """
 
     schema_name: str
@@ -48,6 +51,7 @@ class CapturedTable:
     delete: bool
     serializer: str | None
     partitions_missed: int
+    problems: Sequence[str] = ()
 
 
 async def capture_table(

@@ -288,6 +288,7 @@
 \ir functions/capture/_describe_changes_v1.sql
 \ir functions/capture/_append_changes_v1.sql
 \ir functions/capture/_refuse_truncate_v1.sql
+\ir functions/capture/_key_types_v1.sql
 \ir views/captured_tables.sql
 \ir functions/capture/_check_capturable_v1.sql
 \ir functions/capture/_set_capture_triggers_v1.sql

@@ -21,6 +21,7 @@ def _kept(one: CapturedTable) -> str:
 _COLUMNS: Columns = {
     "schema": "schema_name", "table": "table_name", "entity type": "entity_type", "events of": _kept,
     "serializer": "serializer", "partitions missed": "partitions_missed",
+    "problems": lambda one: "; ".join(one.problems),
 }  # fmt: skip
 _Serializer = Annotated[
     str | None,

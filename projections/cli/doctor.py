@@ -12,7 +12,7 @@ import click
 
 import journal
 import offsets
-from journal import ConnectionSettings, ProjectionsError, Session, hide_password
+from journal import ConnectionSettings, ProjectionsError, Session, captured_tables, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
@@ -110,6 +110,9 @@ async def _look_at_database(dsn: str, findings: _Findings) -> None:
         findings.found["projections"] = await offsets.names(session)
         findings.found["writers in flight"] = await _writers(session)
         findings.problems = [*(str(one) for one in await vacancies(session)), *findings.problems]
+        for one in await captured_tables(session):
+            named = f"captured table {one.schema_name}.{one.table_name}"
+            findings.problems += [f"{named}: {problem}" for problem in one.problems]
 
 
 async def _writers(session: Session) -> list[dict[str, object]]:

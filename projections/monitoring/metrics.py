@@ -94,7 +94,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
         *families(_of_projections(snapshot)),
         journals_up(snapshot),
         *families(_of_writers(snapshot)),
-        *families([_of_roles(snapshot)]),
+        *families([_of_roles(snapshot), _of_captures(snapshot)]),
         *families(one for other in snapshot.others for one in other.metrics()),
     ]
 
@@ -163,6 +163,13 @@ def _of_roles(snapshot: Snapshot) -> Measure:
     samples = [([role], float(vacant[role])) for role in roles()]
     documentation = "For how much that is to be done nobody has the role, such as for how many projections."
     return Measure("vacant_roles", documentation, samples, ["role"])
+
+
+def _of_captures(snapshot: Snapshot) -> Measure:
+    documentation = (
+        "Triggers of captured tables that are off, and keys of other types: writes without events."
+    )
+    return single("capture_problems", documentation, snapshot.capture_problems)
 
 
 def _family(one: Measure) -> Metric:

@@ -15,6 +15,7 @@ from projections.monitoring.registration import GROUP, Observed, Vacancy
 from projections.monitoring.vacancies import vacancies
 
 _NOW = "SELECT clock_timestamp() AS at, current_database()::text AS database"
+_CAPTURE_PROBLEMS = "SELECT coalesce(sum(cardinality(t.problems)), 0) FROM projections.captured_tables AS t"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
 
 
@@ -47,6 +48,8 @@ class Snapshot(NamedTuple):
     """Projections, or parts of them, that are left out because their journal cannot be reached, and why."""
     vacancies: Sequence[Vacancy] = ()
     """Roles that are needed and that nobody has."""
+    capture_problems: int = 0
+    """Why writes of captured tables have no events, or are refused: how many such reasons."""
 
 
 async def snapshot(
@@ -86,6 +89,7 @@ async def snapshot(
         others,
         unreached,
         await vacancies(session, others=others) if everything else (),
+        int(await session.fetchval(_CAPTURE_PROBLEMS)) if everything else 0,
     )
 
 

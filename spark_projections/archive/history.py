@@ -35,7 +35,7 @@ from spark_projections.source.newest import NewestVersions
 from spark_projections.source.options import options_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
@@ -44,6 +44,7 @@ _BATCH = 32_768
 _SOURCE_ORDER = ("source_id", "seq_nr")
 _BAND_BYTES = 256 << 20
 _SAMPLES = 10
+_ERASED_ID, _OWNERS = "_erased_id", "_erased_owners"
 _PARQUET = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -288,7 +289,7 @@ def read_history(
         rows = _wanted(reading, f.col, f.lit)
         frame = spark.read.parquet(*paths).where(rows)
         if history.erased:
-            frame = frame.withColumn("payload", _payload(history.erased))
+            frame = _without_payloads(spark, frame, history.erased)
         frames.insert(0, _in_newest(frame, newest, columns).select(*columns))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
@@ -310,13 +311,19 @@ def _in_newest(frame: DataFrame, newest: NewestVersions, columns: Sequence[str])
     return frame.where(~is_older).unionByName(older.withColumn("version", version))
 
 
-def _payload(erased: Erased) -> Column:
-    """The payload, or null of a message that was erased, as :func:`without_payloads` has it."""
+def _without_payloads(spark: SparkSession, frame: DataFrame, erased: Erased) -> DataFrame:
+    """
+    A frame with null for the payloads of messages that were erased, as :func:`without_payloads` has it.
+
+    By a join: a plan with each id in it could not be made for very many.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
 
+    rows = [(event_id, sorted(owners)) for event_id, owners in erased.items()]
+    gone = spark.createDataFrame(rows, f"{_ERASED_ID} string, {_OWNERS} array<string>")
     tenant = f.get_json_object("metadata", "$.tenant")
-    pairs = [f"{event_id} {name}" for event_id, names in erased.items() for name in names if name]
-    anyones = [event_id for event_id, names in erased.items() if "" in names]
-    mine = f.concat_ws(" ", f.col("event_id"), tenant).isin(pairs)
-    gone = tenant.isNotNull() & (mine | f.col("event_id").isin(anyones))
-    return f.when((f.col("entity_type") == MESSAGE) & gone, f.lit("null")).otherwise(f.col("payload"))
+    owners = f.col(_OWNERS)
+    matches = tenant.isNotNull() & (f.array_contains(owners, tenant) | f.array_contains(owners, ""))
+    payload = f.when(owners.isNotNull() & matches, f.lit("null")).otherwise(f.col("payload"))
+    on = (f.col("event_id") == f.col(_ERASED_ID)) & (f.col("entity_type") == MESSAGE)
+    return frame.join(f.broadcast(gone), on, "left").withColumn("payload", payload)

@@ -45,6 +45,7 @@ from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_jav
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 from spark_projections.rebuilds.definition import WrittenTable, rebuildable
+from spark_projections.rebuilds.fitting import unfit_for_rename
 from spark_projections.rebuilds.interrupted import refuse_a_second
 from spark_projections.rebuilds.journal import RebuiltFrom, SliceCount
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
@@ -204,7 +205,7 @@ async def _planned(
 ) -> Answer:
     known = await session.fetchrow(_KNOWN, projection.name)
     begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
-    unfit = await bookkeeping.unfit_for_rename(session, written)
+    unfit = await unfit_for_rename(session, written)
     in_the_way = unfit if options.method == "rename" else []
     values = {
         "projection": projection.name,

@@ -52,13 +52,6 @@ WHERE r.state IN ('folding', 'verified', 'swapped') ORDER BY r.rebuild_id
 _BEGIN = """
 SELECT projections._begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
-_UNFIT = "SELECT projections._unfit_for_rename_v1($1::oid::regclass, $2)"
-_DIFFERENCES = """
-SELECT t.schema_name || '.' || t.table_name AS name, projections._clone_differences_v1(
-    t.table_oid::regclass, format('%I.%I', $2::text, t.table_name)::regclass
-) AS reasons
-FROM projections.rebuild_tables AS t WHERE t.rebuild_id = $1 ORDER BY t.place
-"""
 _NOTE_LIFE = "UPDATE projections.rebuilds SET journal_life = $2 WHERE rebuild_id = $1"
 _NOTE_COLUMNS = """
 UPDATE projections.rebuild_tables SET columns = $3, key_columns = $4 WHERE rebuild_id = $1 AND place = $2
@@ -251,7 +244,7 @@ async def begin(
     NotRebuildable: a table is not there; TableError: one does not fit its declaration. The role must own the tables,
     and may make schemas.
     """
-    tables = [await _find(session, one) for one in written]
+    tables = [await find_table(session, one) for one in written]
     number = await session.fetchval(
         _BEGIN, projection_id, *wanted.slices, wanted.version, *wanted.fence[:2], wanted.fingerprint, wanted.method,
         [part.min_slice for part in parts], [part.max_slice for part in parts],
@@ -271,7 +264,8 @@ async def begin(
     return found
 
 
-async def _find(session: Session, one: WrittenTable) -> int:
+async def find_table(session: Session, one: WrittenTable) -> int:
+    """The oid of a table; NotRebuildable: it is not there."""
     if one.table is not None:
         return (await read_shape(session, one.table)).oid
     oid = await session.fetchval("SELECT to_regclass($1)::oid", quote(*one.name))
@@ -295,23 +289,6 @@ def _wide(table: Table, column: Column) -> str:
     if table.operations.get(column.name) is ColumnOperation.INCREMENT and column.kind in _WIDE:
         return f"{name}::{_WIDE[column.kind]} AS {name}"
     return name
-
-
-async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) -> list[str]:
-    """Why new tables cannot simply take the place of these."""
-    reasons: list[str] = []
-    for one in written:
-        oid = await _find(session, one)
-        declared = None if one.table is None else list(staged_columns(one.table))
-        found = await session.fetchval(_UNFIT, oid, declared)
-        reasons += [f"table {one}: {reason}" for reason in found]
-    return reasons
-
-
-async def not_copied(session: Session, rebuild_id: int) -> list[str]:
-    """What of its tables the new ones of a rebuild that has just begun do not have."""
-    rows = await session.fetch(_DIFFERENCES, rebuild_id, schema_of(rebuild_id))
-    return [f"table {row['name']}: {reason}" for row in rows for reason in row["reasons"]]
 
 
 async def beat(session: Session, rebuild: Rebuild, beats: int) -> int:

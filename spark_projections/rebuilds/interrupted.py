@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import offsets
-from journal import Log, OwnedSession, generation
+from journal import Log, OwnedSession, ProjectionsError, generation
 from projections.defining import projection_of
-from spark_projections.errors import RebuildUnderWay
+from spark_projections.errors import RebuildFailed, RebuildUnderWay
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import Rebuild
 from spark_projections.rebuilds.definition import fingerprint
 from spark_projections.rebuilds.options import RebuildOptions
 
+_STATE = "SELECT state FROM projections.rebuilds WHERE rebuild_id = $1"
 _NUMBER = "SELECT projection_id FROM projections.projections WHERE name = $1"
 
 
@@ -59,6 +61,18 @@ async def left_behind(
             "unfinished: run that one again to go on, or begin again with --restart"
         )
     return Left(found)
+
+
+async def refuse_cancelled(session: OwnedSession, rebuild: Rebuild) -> None:
+    """RebuildFailed: somebody else has ended this rebuild. An open transaction is rolled back."""
+    state = None
+    with suppress(ProjectionsError):  # the connection may be what is broken
+        await session.rollback()
+        state = await session.fetchval(_STATE, rebuild.rebuild_id)
+    if state == "cancelled":
+        raise RebuildFailed(
+            "somebody has cancelled the rebuild; what was built is dropped, and what serves has not changed"
+        )
 
 
 async def refuse_a_second(

@@ -43,8 +43,9 @@ from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.combining import combine_parts
 from spark_projections.rebuilds.definition import WrittenTable, rebuildable
 from spark_projections.rebuilds.fence import take_fence
+from spark_projections.rebuilds.fitting import refuse_not_copied, refuse_unfit
 from spark_projections.rebuilds.folding import Job, fold_part
-from spark_projections.rebuilds.interrupted import left_behind, mark_of
+from spark_projections.rebuilds.interrupted import left_behind, mark_of, refuse_cancelled
 from spark_projections.rebuilds.journal import JournalWentBack, RebuiltFrom
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.pickling import cloudpickle
@@ -56,7 +57,6 @@ log = logging.getLogger("projections")
 
 T = TypeVar("T")
 
-_STATE = "SELECT state FROM projections.rebuilds WHERE rebuild_id = $1"
 _VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
 _SPLITS_PER_CORE = 4
 _ATTEMPTS = 4
@@ -142,7 +142,7 @@ class _Run:
         try:
             if rebuild.state == "folding":
                 await self._stage("fold", self._fold(session, rebuild, projection))
-                await self._compared("combine", self._combine(session, rebuild, written))
+                await self._compared("combine", combine_parts(session, rebuild.rebuild_id, written))
             await self._beat(session, rebuild)
             sampled = await self._compared("verify", self._verify(session, rebuild, projection))
             await self._beat(session, rebuild)
@@ -155,19 +155,9 @@ class _Run:
             await session.rollback()
             await bookkeeping.cancel(session, number)
             raise
-        except (DatabaseError, SchemaError):  # such as that of a table that is gone
-            await self._refuse_if_cancelled(session, rebuild)
+        except (DatabaseError, SchemaError):
+            await refuse_cancelled(session, rebuild)
             raise
-
-    async def _refuse_if_cancelled(self, session: OwnedSession, rebuild: Rebuild) -> None:
-        state = None
-        with suppress(ProjectionsError):  # the connection may be what is broken
-            await session.rollback()
-            state = await session.fetchval(_STATE, rebuild.rebuild_id)
-        if state == "cancelled":
-            raise RebuildFailed(
-                "somebody has cancelled the rebuild; what was built is dropped, and what serves has not changed"
-            )
 
     async def _beat(self, session: OwnedSession, rebuild: Rebuild) -> None:
         """Make sure that the database is the one in which it began; else nothing that was folded is of use."""
@@ -218,10 +208,8 @@ class _Run:
         written: Sequence[WrittenTable],
         number: int,
     ) -> Rebuild:
-        if self.options.method == "rename" and (
-            reasons := await bookkeeping.unfit_for_rename(session, written)
-        ):
-            raise _cannot_take_the_place(projection, reasons)
+        if self.options.method == "rename":
+            await refuse_unfit(session, projection, written)
         await self._check_version(session, projection, number)
         async with connect(self.dsn, ConnectionSettings(max_connections=1)):
             pass  # tasks get through
@@ -240,10 +228,8 @@ class _Run:
         try:
             async with bookkeeping.transaction(session):
                 begun = await bookkeeping.begin(session, number, wanted, parts, written)
-                if self.options.method == "rename" and (
-                    reasons := await bookkeeping.not_copied(session, begun.rebuild_id)
-                ):
-                    raise _cannot_take_the_place(projection, reasons)
+                if self.options.method == "rename":
+                    await refuse_not_copied(session, projection, begun.rebuild_id)
                 return begun
         except DatabaseError as error:
             if error.sqlstate != _OFFSETS_GONE:
@@ -292,7 +278,7 @@ class _Run:
                 raise RebuildFailed(state.error)
             if failure is None and state.done == state.parts:
                 return
-            await self._refuse_if_cancelled(session, rebuild)
+            await refuse_cancelled(session, rebuild)
             if attempt == _ATTEMPTS:
                 raise RebuildFailed(
                     f"{state.parts - state.done} of {state.parts} parts are not done: {failure}"
@@ -337,11 +323,6 @@ class _Run:
         except Exception as error:  # noqa: BLE001 - what a task cannot go on with, it has noted in the database
             return error
         return None
-
-    async def _combine(
-        self, session: OwnedSession, rebuild: Rebuild, written: Sequence[WrittenTable]
-    ) -> None:
-        await combine_parts(session, rebuild.rebuild_id, written)
 
     async def _verify(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> int:
         schema = quote(schema_of(rebuild.rebuild_id))
@@ -405,13 +386,6 @@ class _Run:
             resumed=self.resumed,
             old_schema=old,
         )
-
-
-def _cannot_take_the_place(projection: Projection, reasons: Sequence[str]) -> NotRebuildable:
-    return NotRebuildable(
-        f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
-        "Replace their rows instead: --in-place"
-    )
 
 
 def _group(rebuild_id: int) -> str:

@@ -36,6 +36,7 @@ BEGIN
         projections.slice_of_v1,
         projections._uuid7_time_v1,
         projections._event_bytes_v1,
+        projections._key_types_v1,
         projections._content_of_events_v1,
         projections._entity_types_v1,
         projections._merged_types_v1,

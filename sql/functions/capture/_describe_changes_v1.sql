@@ -1,9 +1,9 @@
 -- Trigger: hands the changes of one statement to _append_changes_v1, which fires next. It runs with the rights of whoever
 -- writes the table, for a table's types and its serializer may bring functions of their own; so it names nothing of
 -- this schema. The settings make the text of a value, and with it the source of a row, the same in every session.
--- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone or another trigger could
--- move rows after _note_move_v1 has looked, PJ064 where a MERGE has moved rows to other partitions: neither table of the
--- statement has them.
+-- Raises PJ062 where the primary key is another than at the capture, or of types that are written in another way, PJ063 where the
+-- serializer is gone or another trigger could move rows after _note_move_v1 has looked, PJ064 where a MERGE has moved rows to other
+-- partitions: neither table of the statement has them.
 CREATE OR REPLACE FUNCTION projections._describe_changes_v1()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -26,6 +26,7 @@ DECLARE
     _serializer constant text := _settings ->> 'serializer';
     _is_partition boolean;
     _key text[];
+    _types text[];
     _virtual text[];
     -- Row after row, with what no JSON has in it between them: arrays would be put together from pieces of twice the size.
     _old_rows text;
@@ -124,10 +125,16 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    SELECT c.relispartition, k.names, v.names INTO _is_partition, _key, _virtual
+    SELECT c.relispartition, k.names, k.types, v.names INTO _is_partition, _key, _types, _virtual
     FROM pg_class AS c
     CROSS JOIN LATERAL (
-        SELECT array_agg(a.attname::text ORDER BY u.place) AS names
+        SELECT
+            array_agg(a.attname::text ORDER BY u.place) AS names,
+            array_agg(CASE  -- as _key_types_v1
+                WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) THEN 'integer'
+                WHEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) THEN 'text'
+                ELSE format_type(a.atttypid, a.atttypmod)
+            END ORDER BY u.place) AS types
         FROM pg_index AS i
         CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS u (attnum, place)
         INNER JOIN pg_attribute AS a ON i.indrelid = a.attrelid AND u.attnum = a.attnum
@@ -144,6 +151,10 @@ BEGIN
         RAISE EXCEPTION 'the primary key of % is (%), and was % when it was captured: call projections.capture_table_v1 again',
             TG_RELID::regclass, array_to_string(_key, ', '), _settings ->> 'key'
         USING ERRCODE = 'PJ062';
+    ELSIF _settings -> 'key_types' IS NOT NULL AND to_json(_types)::text <> (_settings -> 'key_types')::text THEN
+        RAISE EXCEPTION 'the primary key of % is of type (%), and was % when it was captured: its rows could become other sources',
+            TG_RELID::regclass, array_to_string(_types, ', '), _settings ->> 'key_types'
+        USING ERRCODE = 'PJ062', HINT = 'Call projections.capture_table_v1 again to have them begin as what they are called now.';
     END IF;
 
     _changes := NULL;  -- a name of its own: until PostgreSQL 15 it is the variable's, which may be open in a statement around this one

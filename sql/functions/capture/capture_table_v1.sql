@@ -4,7 +4,7 @@
 --
 -- p_serializer shapes or filters: function(operation text, old jsonb, new jsonb) RETURNS jsonb, the payload, or NULL for
 -- no event. It runs with the rights of whoever writes the table.
--- Raises PJ060 where the table or a setting is unfit.
+-- Raises PJ060 where the table or a setting is unfit. A warning says when its key is of other types than when it was captured before.
 CREATE OR REPLACE FUNCTION projections.capture_table_v1(
     p_table regclass,
     p_insert boolean DEFAULT TRUE,
@@ -94,6 +94,12 @@ BEGIN
         RAISE EXCEPTION 'cannot capture %: %', p_table, _problem USING ERRCODE = 'PJ060';
     END IF;
 
+    FOR _problem IN
+        SELECT u.problem FROM projections.captured_tables AS t CROSS JOIN LATERAL unnest(t.problems) AS u (problem)
+        WHERE t.relation = p_table AND starts_with(u.problem, 'its key was')
+    LOOP
+        RAISE WARNING 'table %: %', p_table, replace(_problem, 'writes are refused', 'its rows may become other sources');
+    END LOOP;
     SELECT coalesce(json_agg(DISTINCT a.attname), '[]') INTO _moved_by
     FROM pg_partition_tree(p_table) AS t
     INNER JOIN pg_partitioned_table AS p ON t.relid = p.partrelid
@@ -105,7 +111,8 @@ BEGIN
             _relation, array_remove(ARRAY[
                 CASE WHEN p_insert THEN 'INSERT' END, CASE WHEN p_update THEN 'UPDATE' END, CASE WHEN p_delete THEN 'DELETE' END
             ], NULL), json_build_object(
-                'entity_type', _entity_type, 'key', _key, 'serializer', _serializer, 'partition', _relation <> p_table,
+                'entity_type', _entity_type, 'key', _key, 'serializer', _serializer, 'key_types', projections._key_types_v1(p_table),
+                'partition', _relation <> p_table,
                 'moved_by', _moved_by
             )
         );

@@ -34,10 +34,10 @@ async def journal(journal: Database) -> Database:
 async def test_a_rebuild_of_a_lost_history_is_dropped_before_it_verifies(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    combine = _Run._combine
+    combine = rebuilding.combine_parts
 
-    async def going_back(run: _Run, *args: Any) -> None:
-        await combine(run, *args)
+    async def going_back(*args: Any) -> None:
+        await combine(*args)
         await go_back(journal)
 
     fold = _Run._fold
@@ -47,7 +47,7 @@ async def test_a_rebuild_of_a_lost_history_is_dropped_before_it_verifies(
         await fold(run, *args)
 
     monkeypatch.setattr(_Run, "_fold", remembering)
-    monkeypatch.setattr(_Run, "_combine", going_back)
+    monkeypatch.setattr(rebuilding, "combine_parts", going_back)
 
     with pytest.raises(RebuildFailed, match="the database went back in time since rebuild 1 began"):
         await rebuild(journal, dsn, Counts, ONE)

@@ -44,6 +44,7 @@ def test_what_is_captured_is_listed_with_its_settings(shop: Connection) -> None:
             "on_delete": True,
             "serializer": "public.shape",
             "partitions_missed": 0,
+            "problems": [],
         }
     ]
 

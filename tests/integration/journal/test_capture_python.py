@@ -120,9 +120,7 @@ async def test_captured_tables_are_listed_and_released(shop: Database) -> None:
         found = await captured_tables(session)
         released = [await release_table(session, "orders") for _ in range(2)]
 
-        assert found == [
-            CapturedTable("public", "orders", "order", False, True, True, "public.shape", partitions_missed=0)
-        ]
+        assert found == [CapturedTable("public", "orders", "order", False, True, True, "public.shape", 0, [])]
         assert released == [True, False]
         assert await captured_tables(session) == []
 
@@ -206,6 +204,7 @@ def test_the_command_captures_lists_and_releases(dsn: str) -> None:
             "delete": True,
             "serializer": "public.shape",
             "partitions_missed": 0,
+            "problems": [],
         }
     ]
     assert released.output == "orders is released\n"

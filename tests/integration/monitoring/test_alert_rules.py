@@ -30,6 +30,7 @@ CASES = {
     "ProjectionLagHigh": Case({f"projections_lag_seconds{{{_PART}}}": ("100", "1")}),
     "ProjectionWithoutWorker": Case({'projections_workers{projection="p"}': ("0", "2")}),
     "ProjectionsRoleVacant": Case({'projections_vacant_roles{role="matching"}': ("1", "0")}),
+    "ProjectionCaptureIncomplete": Case({"projections_capture_problems{}": ("1", "0")}),
     "ProjectionRangeUnclaimed": Case(
         {
             f'projections_range_state{{{_PART}, state="unclaimed"}}': ("1", "0"),

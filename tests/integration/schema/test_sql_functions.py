@@ -278,6 +278,7 @@ CALLS = {
     "rewind_group_v1": "SELECT projections.rewind_group_v1('g', '-infinity')",
     "unsubscribe_v1": "SELECT projections.unsubscribe_v1(1)",
     "capture_table_v1": "SELECT projections.capture_table_v1('captured.orders', p_serializer => 'captured.shape')",
+    "_key_types_v1": "SELECT projections._key_types_v1('captured.orders'::regclass)",
     "_check_capturable_v1": "SELECT projections._check_capturable_v1('captured.orders')",
     "_describe_changes_v1": "INSERT INTO captured.orders VALUES (1) RETURNING id",
     "_note_move_v1": "UPDATE captured.days SET day = 2 RETURNING day",
