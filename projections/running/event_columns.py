@@ -61,8 +61,8 @@ async def read_columns(
     Sources, numbers and payloads of events as their models read them; None: there are none.
 
     Args:
-        session: Where the events are.
-        read_model: What they are for.
+        session: Of the database that has the events.
+        read_model: The read model that reads them.
         envelopes: The events, without payloads.
         every: Read every event, and not only those of older versions.
 
@@ -95,7 +95,7 @@ def given_columns(
     The columns of ``GIVEN``: the events of models; None: there are none.
 
     Args:
-        read_model: What they are for.
+        read_model: The read model that reads them.
         envelopes: Events, those of others among them.
         every: Have the models read every event, and not only those of older versions.
 
