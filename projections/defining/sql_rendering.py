@@ -169,6 +169,8 @@ def _relation(model: type[BaseModel], used: Collection[str]) -> str:
         read.append(f"e.v{n} AS {quote_name(short_name(column.name))}")
     record = ", ".join(dict.fromkeys(column.declared for column in fields if column.in_record))
     lateral = f" CROSS JOIN LATERAL pg_catalog.json_to_record(e.payload) AS r({record})" if record else ""
+    if not record:  # which takes nothing but objects
+        tests.insert(0, "pg_catalog.json_typeof(e.payload) = 'object'")
     return (
         f"SELECT {', '.join([*(f'e.{name}' for name in own), *read]) or '1'} FROM ("
         f"SELECT {', '.join(inner)} FROM _events AS e{lateral} "

@@ -68,7 +68,7 @@ in_python(
     f"{_FIELDS}: FieldColumn.value",
     'if self.default in {None, "NULL"}:',
     "if self.default is None or self.nullable:",
-    Pytest(f"{_RUNNING}::TestBadEvents::test_what_is_missing_has_the_default_of_the_model"),
+    Pytest("tests/property/test_values_in_sql.py::test_what_is_missing_has_the_default_of_the_model"),
 )
 in_python(
     "null-fields-have-the-default",
@@ -76,7 +76,7 @@ in_python(
     f"{_FIELDS}: FieldColumn.fits",
     'missing = "TRUE" if self.nullable else f"({self._stored}) IS NULL"',
     'missing = "TRUE"',
-    Pytest(f"{_RUNNING}::TestBadEvents"),
+    Pytest("tests/property/test_values_in_sql.py::test_no_spelling_is_read_otherwise"),
 )
 in_python(
     "literals-keep-backslashes",
@@ -100,7 +100,7 @@ in_python(
     f"{_RENDERING}: _relation",
     'tests, read = [f"e.version <= {declared.version}"], []',
     'tests, read = ["TRUE"], []',
-    Pytest(f"{_RUNNING}::TestVersions::test_a_later_one_parks_its_source"),
+    Pytest("tests/property/test_values_in_sql.py::test_what_is_of_a_later_version_is_refused"),
 )
 in_python(
     "read-models-go-by-the-session",
