@@ -178,6 +178,8 @@ async def test_an_append_inline_takes_what_a_worker_takes(database: Database) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_all_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
+async def test_many_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
+    """One of nine of all: what each is to SQL and to its model, the property tests compare."""
+    pairs = [(field, one) for field in FIELDS for one in spellings()]
     async with connect(dsn, ConnectionSettings(driver=driver)) as database:
-        await _compare(database, dsn, [(field, one) for field in FIELDS for one in spellings()])
+        await _compare(database, dsn, pairs[::9] if driver == "asyncpg" else pairs[4::9])
