@@ -182,3 +182,35 @@ in_python(
     "if False:",
     Pytest("tests/integration/running/test_values.py::test_a_few_values_are_the_same_everywhere"),
 )
+in_python(
+    "long-names-are-cut",
+    "a field whose name in JSON PostgreSQL would cut is not found, and NULL",
+    f"{_FIELDS}: FieldColumn.in_record",
+    "0 < len(self.key.encode()) <= _LONGEST_NAME",
+    "True",
+    Pytest("tests/integration/running/test_values.py::test_a_few_values_are_the_same_everywhere"),
+)
+in_python(
+    "statements-of-others-are-taken",
+    "a statement with a function that PostgreSQL does not have is accepted",
+    "projections/defining/sql_text.py: WrittenStatement.check",
+    "if not fits:",
+    "if False:",
+    Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
+)
+in_python(
+    "words-are-times",
+    "a statement may say today, which is another day each time that an event is handled",
+    "projections/defining/sql_expressions.py: check_expression",
+    "_WORD.fullmatch(found.name)",
+    "False",
+    Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
+)
+in_python(
+    "qualifiers-are-kept",
+    "a column stands behind the name of what it was read from, which is another one where the statement runs",
+    "projections/defining/sql_text.py: WrittenStatement.text",
+    "if token.start not in self._dropped:",
+    "if True:",
+    Pytest(f"{_UNIT}::test_what_runs_is_what_is_written"),
+)

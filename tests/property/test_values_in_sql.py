@@ -111,7 +111,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=examples(2_000), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(1_000), suppress_health_check=list(HealthCheck), deadline=None)
 @given(field=st.sampled_from(FIELDS), value=json_values)
 @example(field="given", value=None)
 @pytest.mark.examples
