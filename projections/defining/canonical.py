@@ -55,6 +55,25 @@ def tests_of(model: type[BaseModel]) -> Mapping[str, str]:
     In the SQL, ``{text}`` stands for the value as text, which is not NULL, ``{value}`` for what PostgreSQL makes of it,
     and ``{kind}`` for its type in JSON, which is dear.
     """
+    if (found := _fields_of(model)) is None:
+        return {}
+    fields, known = found
+    in_utc = event_type_of(model).naive_times == "utc"
+    tests = {
+        name: _test(field["schema"], known, in_utc=in_utc)
+        for name, field in fields.items()
+        if _knows(field, "model-field", _OF_FIELD)
+    }
+    return {name: test for name, test in tests.items() if test is not None}
+
+
+def reads_by_fields(model: type[BaseModel]) -> bool:
+    """Whether a model reads each of its fields by itself: it has no validators that look at the whole payload."""
+    return _fields_of(model) is not None
+
+
+def _fields_of(model: type[BaseModel]) -> tuple[Schema, Schema] | None:
+    """The schemas of a model's fields, and those that they name; None where the model does more than to have fields."""
     if not model.__pydantic_complete__:
         model.model_rebuild()
     schema, known = _defined(model.__pydantic_core_schema__, {})
@@ -66,14 +85,8 @@ def tests_of(model: type[BaseModel]) -> Mapping[str, str]:
         or schema.get("root_model")
         or not schema.get("config", {}).keys() <= _SETTINGS
     ):
-        return {}
-    in_utc = event_type_of(model).naive_times == "utc"
-    found = {
-        name: _test(field["schema"], known, in_utc=in_utc)
-        for name, field in fields["fields"].items()
-        if _knows(field, "model-field", _OF_FIELD)
-    }
-    return {name: test for name, test in found.items() if test is not None}
+        return None
+    return fields["fields"], known
 
 
 def found_by_name(model: type[BaseModel]) -> bool:

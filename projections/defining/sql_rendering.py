@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from journal import event_type_of
+from projections.defining.canonical import reads_by_fields
 from projections.defining.sql_fields import (
     EVENT_COLUMNS,
     FieldColumn,
@@ -169,6 +170,8 @@ def _relation(model: type[BaseModel], used: Collection[str]) -> str:
         read.append(f"e.v{n} AS {quote_name(short_name(column.name))}")
     record = ", ".join(dict.fromkeys(column.declared for column in fields if column.in_record))
     lateral = f" CROSS JOIN LATERAL pg_catalog.json_to_record(e.payload) AS r({record})" if record else ""
+    if not record:  # which takes nothing but objects
+        tests.insert(0, "pg_catalog.json_typeof(e.payload) = 'object'")
     return (
         f"SELECT {', '.join([*(f'e.{name}' for name in own), *read]) or '1'} FROM ("
         f"SELECT {', '.join(inner)} FROM _events AS e{lateral} "
@@ -186,12 +189,9 @@ def _fields(model: type[BaseModel], used: Collection[str]) -> list[FieldColumn]:
 
 
 def only_models_read(statement: Statement, models: Mapping[str, type[BaseModel]]) -> bool:
-    """Whether a statement reads a field of which SQL cannot know that it reads it as the model does."""
-    return any(
-        column.test is None
-        for name, used in statement.reads.items()
-        for column in _fields(models[name], used)
-    )
+    """Whether a statement reads what SQL cannot know that it reads it as the model does."""
+    read = [column for name, used in statement.reads.items() for column in _fields(models[name], used)]
+    return not all(map(reads_by_fields, models.values())) or any(column.test is None for column in read)
 
 
 def create_table(name: str, statement: Statement, types: Mapping[str, str]) -> str:

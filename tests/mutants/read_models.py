@@ -68,7 +68,7 @@ in_python(
     f"{_FIELDS}: FieldColumn.value",
     'if self.default in {None, "NULL"}:',
     "if self.default is None or self.nullable:",
-    Pytest(f"{_RUNNING}::TestBadEvents::test_what_is_missing_has_the_default_of_the_model"),
+    Pytest("tests/property/test_values_in_sql.py::test_what_is_missing_has_the_default_of_the_model"),
 )
 in_python(
     "null-fields-have-the-default",
@@ -76,7 +76,7 @@ in_python(
     f"{_FIELDS}: FieldColumn.fits",
     'missing = "TRUE" if self.nullable else f"({self._stored}) IS NULL"',
     'missing = "TRUE"',
-    Pytest(f"{_RUNNING}::TestBadEvents"),
+    Pytest("tests/property/test_values_in_sql.py::test_no_spelling_is_read_otherwise"),
 )
 in_python(
     "literals-keep-backslashes",
@@ -100,7 +100,7 @@ in_python(
     f"{_RENDERING}: _relation",
     'tests, read = [f"e.version <= {declared.version}"], []',
     'tests, read = ["TRUE"], []',
-    Pytest(f"{_RUNNING}::TestVersions::test_a_later_one_parks_its_source"),
+    Pytest("tests/property/test_values_in_sql.py::test_what_is_of_a_later_version_is_refused"),
 )
 in_python(
     "read-models-go-by-the-session",
@@ -181,4 +181,36 @@ in_python(
     "if fault_of(error) is Fault.EVENT and not self._reads_every(plan):",
     "if False:",
     Pytest("tests/integration/running/test_values.py::test_a_few_values_are_the_same_everywhere"),
+)
+in_python(
+    "long-names-are-cut",
+    "a field whose name in JSON PostgreSQL would cut is not found, and NULL",
+    f"{_FIELDS}: FieldColumn.in_record",
+    "0 < len(self.key.encode()) <= _LONGEST_NAME",
+    "True",
+    Pytest("tests/integration/running/test_values.py::test_a_few_values_are_the_same_everywhere"),
+)
+in_python(
+    "statements-of-others-are-taken",
+    "a statement with a function that PostgreSQL does not have is accepted",
+    "projections/defining/sql_text.py: WrittenStatement.check",
+    "if not fits:",
+    "if False:",
+    Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
+)
+in_python(
+    "words-are-times",
+    "a statement may say today, which is another day each time that an event is handled",
+    "projections/defining/sql_expressions.py: check_expression",
+    "_WORD.fullmatch(found.name)",
+    "False",
+    Pytest(f"{_UNIT}::test_is_refused_with_the_reason"),
+)
+in_python(
+    "qualifiers-are-kept",
+    "a column stands behind the name of what it was read from, which is another one where the statement runs",
+    "projections/defining/sql_text.py: WrittenStatement.text",
+    "if token.start not in self._dropped:",
+    "if True:",
+    Pytest(f"{_UNIT}::test_what_runs_is_what_is_written"),
 )

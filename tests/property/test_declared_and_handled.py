@@ -37,7 +37,16 @@ _BAD = [
     '{"carrier": null, "day": "2013-01-01", "delay": 1}',
     '{"day": "2013-01-01", "delay": 1}',
     '{"carrier": "UA", "day": "never", "delay": 1}',
+    '{"carrier": 5, "day": "2013-01-01", "delay": 1}',
+    '{"carrier": "UA", "day": "today", "delay": 1}',
+    '{"carrier": "UA", "day": "2013-01-01", "delay": 1, "seat": "roof"}',
     "[1, 2]",
+]
+# What the model reads, and PostgreSQL would refuse, or read otherwise.
+_ODD = [
+    '{"carrier": "UA", "day": 1356998400, "delay": 1e1}',
+    '{"carrier": "9", "day": "2013-01-01T00:00:00Z", "delay": true}',
+    '{"carrier": "UA", "day": "2013-01-01", "delay": " 3 "}',
 ]
 payloads = st.one_of(
     st.builds(
@@ -51,7 +60,10 @@ payloads = st.one_of(
     st.just(_GOOD),
 )
 histories = st.lists(
-    st.tuples(st.sampled_from("abcdefgh"), st.one_of(payloads, payloads, payloads, st.sampled_from(_BAD))),
+    st.tuples(
+        st.sampled_from("abcdefgh"),
+        st.one_of(payloads, payloads, payloads, st.sampled_from(_BAD), st.sampled_from(_ODD)),
+    ),
     max_size=30,
 )
 
@@ -125,7 +137,10 @@ async def compare(
         assert tables[0] == tables[1] == tables[2]
         found = await parked(database)
         assert found["declared"] == found["elsewhere"] == found["handled"]
-        if found["declared"] == {(None, None)}:  # the plain query cannot leave out what does not fit
+        odd = any(payload in _ODD for _, payload in history)
+        if (
+            found["declared"] == {(None, None)} and not odd
+        ):  # the plain query cannot leave out what does not fit
             await as_the_journal_says(database, Declared, "declared")
 
 

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from journal import EventEnvelope
 from projections import AtLeastOnce, InvalidHandler, Session, events, handles, projection, reacts, read_model
 from projections.defining import projection_of
 from projections.defining.sql_fields import columns_of, quote_literal
+from projections.running.event_columns import given_columns
 from tests.fixtures.read_models import documented
 
 
@@ -237,6 +240,56 @@ def test_types_of_fields(annotation: Any, expected: str) -> None:
     model = type("Model", (BaseModel,), {"__annotations__": {"x": annotation}})
 
     assert columns_of(model)["x"].type == expected
+
+
+class Checked(BaseModel):
+    n: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def whole(cls, value: Any) -> Any:
+        return value
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    n: int = 0
+
+
+class Itself(BaseModel):
+    n: int = 0
+    inner: Itself | None = None
+
+
+@pytest.mark.parametrize(
+    ("model", "sql", "expected"),
+    [
+        (Departed, "SELECT entity_type, max(delay) AS n FROM e GROUP BY 1", False),
+        (Departed, "SELECT entity_type, count(*) AS n FROM e GROUP BY 1", False),
+        (Checked, "SELECT entity_type, count(*) AS n FROM e GROUP BY 1", True),
+        (Strict, "SELECT entity_type, max(n) AS n FROM e GROUP BY 1", True),
+        (Itself, "SELECT entity_type, max(n) AS n FROM e GROUP BY 1", False),
+        (Itself, "SELECT entity_type, count(inner) AS n FROM e GROUP BY 1".replace("inner", '"inner"'), True),
+    ],
+)
+def test_models_read_all_events_where_sql_cannot_know_their_rules(
+    model: Any, sql: str, *, expected: bool
+) -> None:
+    @projection("p", entity_type="t")
+    class P:
+        e = events(model)
+        m = read_model(sql)
+
+    (found,) = projection_of(P).read_models
+    assert found.by_model is expected
+    envelope = EventEnvelope(
+        "s", 1, datetime.now(UTC), 0, UUID(int=1), "t", model.__name__, 1, '{"delay": 5, "n": 5}', None, None
+    )
+    columns = given_columns(found, [envelope], every=True)
+    assert columns is not None
+    ((*_, text),) = zip(*columns, strict=True)
+    assert set(json.loads(text)) == {"delay", "n", "inner"} & found.statement.reads["e"]
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,17 @@ class TestVersions:
 
         assert await rows(database, "SELECT * FROM t") == [("UA", "2013-01-01", 3)]
 
+    async def test_one_that_fits_as_it_is_is_lifted_all_the_same(self, database: Database) -> None:
+        old = RawJson('{"airline": "UA", "carrier": "old", "day": "never"}')
+        await land(
+            database, *[Event("a", old, "plane", event_type="Landed", version=version) for version in (1, 2)]
+        )
+        await run_until_caught_up(database, self.model())
+
+        assert await rows(database, "SELECT * FROM t ORDER BY 1") == [
+            ("UA", "2013-01-01", 1), ("old", "2013-01-01", 1),
+        ]  # fmt: skip
+
     async def test_one_that_cannot_be_lifted_parks_its_source(self, database: Database) -> None:
         await land(
             database,

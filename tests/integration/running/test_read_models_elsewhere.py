@@ -70,7 +70,7 @@ def stored(source_id: str, payload: str, version: int = 1) -> Event:
         (stored("bad", '{"carrier": "UA", "day": "never"}', 2), "day: Input should be a valid date"),
         (stored("bad", '{"day": "2013-01-01"}', 2), "carrier: Field required"),
         (stored("bad", '{"nothing": 1}'), "upcast from version 1 failed"),
-        (stored("bad", "{}", 3), "was written as version 3"),
+        (stored("bad", '{"carrier": "UA", "day": "2013-01-01"}', 3), "was written as version 3"),
     ],
 )
 async def test_an_event_that_does_not_fit_parks_its_source_and_the_others_go_on(

@@ -31,9 +31,9 @@ from tests.fixtures.read_models import rows
 from tests.fixtures.values import Values, payload, spellings
 
 # Columns that both kinds of projections have; jsonb is compared by the property tests.
-FIELDS = {name: column.type for name, column in columns_of(Values).items() if column.type != "jsonb"}
+COLUMNS = {name: column for name, column in columns_of(Values).items() if column.type != "jsonb"}
+FIELDS = {name: column.type for name, column in COLUMNS.items()}
 SHORT = {name: name[:20] + str(n) for n, name in enumerate(FIELDS)}
-_SELECT = ", ".join(f'"{name}" AS "{short}"' for name, short in SHORT.items())
 _COLUMNS = ", ".join(f'"{short}"' for short in SHORT.values())
 _OPTIONS: dict[str, Any] = {"entity_type": "t", "recovery": NO_RETRY}
 BY_HANDLER = Table("by_handler", key="source_id", set=tuple(SHORT.values()), source="source_id")
@@ -55,14 +55,19 @@ def _projections() -> list[Any]:
             plain = {name: getattr(value, "value", value) for name, value in found.items()}
             return BY_HANDLER.upsert(source_id=envelope.source_id, **plain)
 
-    def by_sql(where: str) -> Any:
+    def by_sql(where: str, *, only_models: bool) -> Any:
+        fields = [name for name, column in COLUMNS.items() if (column.test is None) is only_models]
+        selected = ", ".join(f'"{name}" AS "{SHORT[name]}"' for name in fields)
+
         class BySql:
             stored = events(Values)
-            model = read_model(f"SELECT source_id, seq_nr, {_SELECT} FROM stored", table=where)
+            model = read_model(f"SELECT source_id, seq_nr, {selected} FROM stored", table=where)
 
         return projection(where, **_OPTIONS)(BySql)
 
-    return [ByHandler, by_sql("here"), by_sql("elsewhere")]
+    # A statement with one field that only models read has all of its events read by them.
+    names = {"here": False, "here_rest": True, "elsewhere": False, "elsewhere_rest": True}
+    return [ByHandler, *(by_sql(name, only_models=only) for name, only in names.items())]
 
 
 def _event(field: str, spelling: str) -> Event:
@@ -72,30 +77,31 @@ def _event(field: str, spelling: str) -> Event:
 async def _compare(database: Database, dsn: str, spelled: list[tuple[str, str]]) -> None:
     columns = ", ".join(f'"{SHORT[name]}" {kind}' for name, kind in FIELDS.items())
     await execute(database, f"CREATE TABLE by_handler (source_id text PRIMARY KEY, {columns})")
-    by_handler, here, elsewhere = _projections()
+    by_handler, here, here_rest, *elsewhere = _projections()
     async with database.transaction() as session:
         for field, spelling in spelled:
             await append(session, [_event(field, spelling)])
 
     quick: dict[str, Any] = {"settings": run_settings(alike_failures=10_000), "until_caught_up": True}
     async with connect(dsn) as other:
-        await run(database, by_handler, here, **quick)
-        await run(other, elsewhere, journal=database, **quick)
+        await run(database, by_handler, here, here_rest, **quick)
+        await run(other, *elsewhere, journal=database, **quick)
 
-    async def of(table: str) -> Any:
-        stored = await rows(database, f"SELECT source_id, {_COLUMNS} FROM {table} ORDER BY source_id")
+    async def of(*tables: str) -> Any:
+        joined = " NATURAL JOIN ".join(tables)
+        stored = await rows(database, f"SELECT source_id, {_COLUMNS} FROM {joined} ORDER BY source_id")
         why = (
             "SELECT source_id, error FROM projections.parked_sources AS k "
-            "INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id WHERE p.name = $1"
+            "INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id WHERE p.name = ANY ($1)"
         )
-        parked = await rows(database, why, table.removeprefix("by_"))
+        parked = await rows(database, why, [table.removeprefix("by_") for table in tables])
         # What fits the model, and not the column, each says in its own words.
-        refused = {source: error if "does not fit" in error else "" for source, error in parked}
+        refused = {source: error if "does not fit Values" in error else "" for source, error in parked}
         return {source: repr(values) for source, *values in stored} | refused  # NaN is not itself
 
     expected = await of("by_handler")
     for table in ("here", "elsewhere"):
-        found = await of(table)
+        found = await of(table, f"{table}_rest")
         assert {
             one: (found.get(one), is_so) for one, is_so in expected.items() if found.get(one) != is_so
         } == {}
@@ -148,7 +154,7 @@ async def test_fields_are_found_by_both_of_their_names(database: Database) -> No
 
 
 async def test_an_append_inline_takes_what_a_worker_takes(database: Database) -> None:
-    _, worker, inline = _projections()
+    _, worker, _, inline, _ = _projections()
     await run_until_caught_up(database, worker, inline)
     async with database.transaction() as session:
         await Inline(inline).set_mode(session, "inline")
@@ -164,14 +170,16 @@ async def test_an_append_inline_takes_what_a_worker_takes(database: Database) ->
                 await append(session, [_event(field, spelling)])
 
     assert all("does not fit Values" in error for error in refused.values())
-    assert refused.keys() == {"number", "text", "at", "day", "colour", "dotted", "given", "positive"}
+    assert refused.keys() == {"number", "text", "at", "day", "colour", "given", "positive"}
     await run_until_caught_up(database, worker)
-    taken = f"SELECT source_id, {_COLUMNS} FROM {{}} ORDER BY source_id"
+    taken = "SELECT * FROM {} ORDER BY source_id"
     assert await rows(database, taken.format("elsewhere")) == await rows(database, taken.format("here"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_all_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
+async def test_many_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
+    """One of nine of all: what each is to SQL and to its model, the property tests compare."""
+    pairs = [(field, one) for field in FIELDS for one in spellings()]
     async with connect(dsn, ConnectionSettings(driver=driver)) as database:
-        await _compare(database, dsn, [(field, one) for field in FIELDS for one in spellings()])
+        await _compare(database, dsn, pairs[::9] if driver == "asyncpg" else pairs[4::9])
