@@ -13,7 +13,6 @@ if (_check := Path(__file__).parent.parent / "journal" / "import_names.py").exis
 
 import journal
 from journal import *
-from journal import MissingPrivilege as MissingPrivilege
 from journal import NotFound
 from journal.embedded import database_dsn
 from journal.schema import install

@@ -119,7 +119,7 @@ class Inline:
 
         Raises:
             NotFound: No worker has run one of them on this database yet.
-            MissingPrivilege: To be inline, the role of the session may not write one of these tables; the message has
+            DatabaseError: To be inline, the role of the session may not write one of these tables; the message has
                 the GRANT. Call it as the role that appends.
             TableError: To be inline, it lacks a table, or one does not fit: each append would fail. Of table handlers,
                 those are checked that the projection names (``tables=``).
