@@ -29,7 +29,7 @@ def check_annotation(method: Any, model: type[Any], what: str) -> None:
         what: What the mark says, for the message.
 
     Raises:
-        InvalidHandler: The annotation is a class, or a union of classes, and the model is none of them.
+        InvalidHandler: The annotation is a class, or a union of classes, and does not have the model.
     """
     annotation = _resolved(method, model)
     if inspect.iscoroutinefunction(method) and required_parameters(method) == _OF_GROUP:

@@ -148,7 +148,7 @@ class ReadJournal:
             return found, (await now_in(read)).time
 
     async def tell_passed_over(self) -> float:
-        """Say how many events no projection gets, where there are more than were told of; how soon to look again."""
+        """Say how many events no projection gets, where there are more than it has said; how soon to look again."""
         count = await self.log.passed_over()
         if count > max(self._told, self.log.told):
             self._told = count

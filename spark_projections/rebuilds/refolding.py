@@ -239,7 +239,7 @@ class Refolding:
             self._alike.handled({envelope.event_type for envelope in page})
 
     async def _try(self, page: Sequence[EventEnvelope]) -> None:
-        """Handle events; of a conflict, once more: models read then what a statement could not."""
+        """Handle events; after a conflict, a second time: then models read what a statement could not."""
         try:
             async with self._session.savepoint():
                 await self._dispatcher.handle(self._session, page)
