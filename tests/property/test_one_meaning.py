@@ -324,7 +324,7 @@ def shown_to_spark(dsn: str, model: type[BaseModel]) -> dict[tuple[str, int], tu
     """By event, the version and the payload that a task of a DataFrame reads."""
     schema = StructType().add("source_id", StringType()).add("seq_nr", LongType())
     schema = schema.add("version", IntegerType()).add("payload", StringType())
-    asked = options_of(entity_type="plane", models=NewestVersions.of([model]), seq_nrs=(1, 1000))
+    asked = options_of(entity_type="plane", models=NewestVersions.of([model]), seq_nrs=(1, 1000), splits=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROJECTIONS_DSN", dsn)
         options = parse_options(asked)
@@ -401,7 +401,7 @@ _tried: list[int] = []
 
 @seed(_SEED)
 @settings(
-    max_examples=2 * _ASKED // _AT_A_TIME or examples(50, daily=3),
+    max_examples=2 * _ASKED // _AT_A_TIME or examples(50, daily=2),
     suppress_health_check=list(HealthCheck),
     deadline=None,
     phases=[Phase.generate, Phase.shrink],
