@@ -27,8 +27,8 @@ class EventType(NamedTuple):
     naive_times: NaiveTimes = "refuse"
 
 
-_declared: dict[str, type[BaseModel]] = {}
-"""By the names of event types, the models that :func:`event_type` has declared."""
+_declared: dict[str, dict[str, type[BaseModel]]] = {}
+"""By name of the event type and by module, the model of the newest version that :func:`event_type` has declared."""
 
 
 def event_type(
@@ -43,8 +43,10 @@ def event_type(
 
     Without this decorator the name is the class's and the version is 1.
 
-    Whatever reads an event of that name converts its payload to this version. Where a program declares several models
-    of one name, it is the one of the newest version, and of those of one version the last.
+    Whatever reads an event of that name converts its payload to this version. Where a module declares several models
+    of one name, it is the one of the newest version, and of those of one version the last. Where several modules do,
+    as for sources of different types, nobody can say which of them an event is of: its payload stays as it is stored,
+    and handlers and :func:`journal.decode` convert it, which have a model.
 
     Args:
         name: The stored name; by default the class's.
@@ -69,9 +71,9 @@ def event_type(
     def register(model: type[Model]) -> type[Model]:
         declared = EventType(name or model.__name__, version, steps, naive_times)
         model.__event_type__ = declared  # type: ignore[attr-defined]
-        known = _declared.get(declared.name)
-        if known is None or event_type_of(known).version <= version:
-            _declared[declared.name] = model
+        known = _declared.setdefault(declared.name, {}).setdefault(model.__module__, model)
+        if event_type_of(known).version <= version:
+            _declared[declared.name][model.__module__] = model
         return model
 
     return register
@@ -81,9 +83,9 @@ def declare(model: type[BaseModel]) -> None:
     """Declare a model that was made in another process by :func:`event_type`, as classes are that were pickled."""
     if "__event_type__" in model.__dict__:
         declared = event_type_of(model)
-        known = _declared.setdefault(declared.name, model)
+        known = _declared.setdefault(declared.name, {}).setdefault(model.__module__, model)
         if event_type_of(known).version < declared.version:
-            _declared[declared.name] = model
+            _declared[declared.name][model.__module__] = model
 
 
 @lru_cache(maxsize=1024)
@@ -95,21 +97,28 @@ def event_type_of(model: type[BaseModel]) -> EventType:
 
 def declared_models() -> dict[str, type[BaseModel]]:
     """By the names of event types, the models of versions after the first that this program declares."""
-    return {name: model for name, model in _declared.items() if event_type_of(model).version > 1}
+    models = ((name, _only(name)) for name in _declared)
+    return {name: model for name, model in models if model is not None and event_type_of(model).version > 1}
 
 
 def declared_model(entity_type: str, name: str) -> type[BaseModel] | None:
     """
-    The model that this program declares for an event type; None: there is none.
+    The model that this program declares for an event type; None: there is none, or several.
 
     Args:
         entity_type: That of the event. The types of messages are topics, which have no versions, and are stored as 1.
         name: The name of the event type.
     """
-    model = _declared.get(name)
+    model = _only(name)
     if model is not None and entity_type in LIBRARY_TYPES and event_type_of(model).version > 1:
         return None
     return model
+
+
+def _only(name: str) -> type[BaseModel] | None:
+    """The model of an event type, if one module alone declares it."""
+    found = _declared.get(name, {})
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def upcast_json(model: type[BaseModel], version: int, payload: str, source_id: str, seq_nr: int) -> str:

@@ -21,7 +21,7 @@ class Line(BaseModel):
     prices: list[Decimal | None]
 
 
-@event_type("Paid", version=2, upcast={1: lambda p: {**p, "currency": "EUR", "rate": p["rate"] * 2}})
+@event_type("Paid exactly", version=2, upcast={1: lambda p: {**p, "currency": "EUR", "rate": p["rate"] * 2}})
 class Paid(BaseModel):
     amount: Decimal
     rate: float
@@ -36,7 +36,7 @@ class Counted(BaseModel):
 
 def envelope(payload: str, version: int) -> EventEnvelope:
     return EventEnvelope(
-        "s", 1, datetime(2024, 1, 1, tzinfo=UTC), 0, UUID(int=1), "t", "Paid", version, payload, None, None
+        "s", 1, datetime(2024, 1, 1, tzinfo=UTC), 0, UUID(int=1), "t", "Paid exactly", version, payload, None, None
     )
 
 

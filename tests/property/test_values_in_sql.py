@@ -20,6 +20,7 @@ from projections.defining import READ_BY_MODEL, as_read
 from projections.defining.sql_fields import columns_of, quote_literal, quote_name, short_name
 from projections.defining.sql_rendering import _relation
 from tests.fixtures.examples import examples
+from tests.fixtures.meanings import json_values
 from tests.fixtures.values import Values, payload, spellings, written
 
 FIELDS = list(Values.model_fields)
@@ -97,20 +98,7 @@ def test_no_spelling_is_read_otherwise(read: Read, field: str) -> None:
         check(read, field, spelling)
 
 
-words = st.sampled_from([json.loads(one) for one in spellings() if one.startswith('"')])
-texts = st.one_of(
-    st.text(max_size=12), st.builds(lambda a, b, n: a[:n] + b + a[n:], words, st.text(max_size=2), st.integers(0, 30)),
-    st.datetimes().map(str), st.dates().map(str), st.timedeltas().map(str), st.decimals().map(str),
-    st.floats().map(repr),
-)  # fmt: skip
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda items: st.lists(items, max_size=3) | st.dictionaries(st.text(max_size=3), items, max_size=3),
-    max_leaves=4,
-)
-
-
-@settings(max_examples=examples(1_000), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(4_000), suppress_health_check=list(HealthCheck), deadline=None)
 @given(field=st.sampled_from(FIELDS), value=json_values)
 @example(field="given", value=None)
 @pytest.mark.examples

@@ -1,18 +1,16 @@
-"""The same JSON in the same history: rows and parked sources are those of a table handler, whatever runs the SQL."""
+"""JSON in histories: rows and parked sources are those of a table handler, whatever runs the SQL."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from journal import ConnectionSettings, Database, connect
+from journal import Database, connect
 from projections import (
     Changes,
     Event,
     EventEnvelope,
-    Inline,
     RawJson,
     Table,
     append,
@@ -23,12 +21,11 @@ from projections import (
     run,
 )
 from projections.defining.sql_fields import columns_of
-from projections.errors import HandlerFailed
 from projections.testing import run_until_caught_up
 from tests.fixtures.projections import NO_RETRY, execute
 from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.read_models import rows
-from tests.fixtures.values import Values, payload, spellings
+from tests.fixtures.values import Values, payload
 
 # Columns that both kinds of projections have; jsonb is compared by the property tests.
 COLUMNS = {name: column for name, column in columns_of(Values).items() if column.type != "jsonb"}
@@ -151,35 +148,3 @@ async def test_fields_are_found_by_both_of_their_names(database: Database) -> No
     found = await rows(database, taken.format("named"))
     assert await rows(database, taken.format("declared")) == found
     assert len(found) == len(payloads) + 2 - 2  # other may not be null
-
-
-async def test_an_append_inline_takes_what_a_worker_takes(database: Database) -> None:
-    _, worker, _, inline, _ = _projections()
-    await run_until_caught_up(database, worker, inline)
-    async with database.transaction() as session:
-        await Inline(inline).set_mode(session, "inline")
-
-    refused: dict[str, str] = {}
-    for field, spelling in FEW:
-        try:
-            async with database.transaction() as session:
-                await Inline(inline).append(session, [_event(field, spelling)])
-        except HandlerFailed as error:
-            refused[field] = str(error)
-            async with database.transaction() as session:
-                await append(session, [_event(field, spelling)])
-
-    assert all("does not fit Values" in error for error in refused.values())
-    assert refused.keys() == {"number", "text", "at", "day", "colour", "given", "positive"}
-    await run_until_caught_up(database, worker)
-    taken = "SELECT * FROM {} ORDER BY source_id"
-    assert await rows(database, taken.format("elsewhere")) == await rows(database, taken.format("here"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_many_values_are_the_same_everywhere(dsn: str, driver: Any) -> None:
-    """One of nine of all: what each is to SQL and to its model, the property tests compare."""
-    pairs = [(field, one) for field in FIELDS for one in spellings()]
-    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
-        await _compare(database, dsn, pairs[::9] if driver == "asyncpg" else pairs[4::9])
