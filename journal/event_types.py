@@ -149,6 +149,9 @@ def _upcast(model: type[BaseModel], version: int, payload: str | bytes, what: st
         except Exception as error:
             raise InvalidPayload(f"{what}: upcast from version {step} failed: {error!r}") from error
     try:
-        return written(value, decimal_keys(model)) if exact else to_json(value)
+        text = written(value, decimal_keys(model)) if exact else to_json(value)
+        if b"NaN" in text or b"Infinity" in text:
+            from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:  # pydantic's are ValueErrors
         raise InvalidPayload(f"{what}: the upcast payload is not JSON: {error}") from error
+    return text

@@ -74,6 +74,9 @@ def naive_field(model: type[BaseModel], text: str) -> str | None:
     return None
 
 
+_OF_EXTRAS = {"extra_behavior", "extras_schema", "extras_keys_schema"}
+
+
 def _only(schema: Any, fields: frozenset[str]) -> Any:
     """The schema of a model with some of its fields, and others of the JSON left aside."""
     if schema["type"] == "definitions":
@@ -81,7 +84,7 @@ def _only(schema: Any, fields: frozenset[str]) -> Any:
         if inner["type"] == "definition-ref":
             inner = next(one for one in schema["definitions"] if one["ref"] == inner["schema_ref"])
         return {**schema, "schema": _only(inner, fields)}
-    inner = {key: value for key, value in schema["schema"].items() if key != "extra_behavior"}
+    inner = {key: value for key, value in schema["schema"].items() if key not in _OF_EXTRAS}
     inner["fields"] = {name: field for name, field in inner["fields"].items() if name in fields}
     config = {**schema.get("config", {}), "extra_fields_behavior": "ignore"}
     return {

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from journal import event_type_of
 from projections.defining.sql_fields import EVENT_COLUMNS, columns_of
 from projections.defining.sql_rendering import Statement, only_models_read
 from projections.defining.tables import ColumnOperation, Table
@@ -69,6 +70,11 @@ class SqlReadModel:
         statement = parse_statement(self.sql, columns, what)
         self.statement = statement
         self.models = {name: relations[name].model for name in statement.reads}
+        models = {event_type_of(model).name: model for model in self.models.values()}
+        if len(models) < len(set(self.models.values())):
+            raise InvalidHandler(
+                f"{what} reads two models of one event type: read one, with the fields of both"
+            )
         self.by_model = only_models_read(statement, self.models)
         by_operation: dict[ColumnOperation, list[str]] = {operation: [] for operation in ColumnOperation}
         for output in statement.outputs:

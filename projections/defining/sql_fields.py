@@ -245,6 +245,10 @@ def _members(annotation: Any) -> Iterator[Any]:
     elif origin in {Union, types.UnionType}:
         for member in get_args(annotation):
             yield from _members(member)
+    elif hasattr(annotation, "__supertype__"):  # NewType
+        yield from _members(annotation.__supertype__)
+    elif type(annotation).__name__ == "TypeAliasType":
+        yield from _members(annotation.__value__)
     else:
         yield annotation
 

@@ -134,9 +134,7 @@ class Parking:
                 await self._go_on(session, page, drop=drop)
             except HandlerFailed as failure:
                 if len(page) == 1:
-                    waits = failure.fault is Fault.BATCH or (
-                        failure.fault is Fault.PROJECTION and parked.decision == "waiting"
-                    )
+                    waits = failure.fault is not Fault.EVENT and parked.decision == "waiting"
                     if waits and page[0].seq_nr == parked.seq_nr:
                         tries = self._try_later(parked.source_id, slow=failure.fault is Fault.BATCH)
                         self._reporting.attempt_failed(page[0], failure, tries)
@@ -146,7 +144,7 @@ class Parking:
                     return
                 size = failure.index or len(page) // 2
             except Exception as error:
-                if fault_of(error) is not Fault.BATCH:
+                if len(page) == 1 or fault_of(error) is not Fault.BATCH:  # a decision to drop, too
                     raise
                 size = len(page) // 2
             else:

@@ -303,7 +303,7 @@ def _page_sql(plans: Sequence[ReadModelPlan]) -> str:
         for n, plan in enumerate(plans)
     )
     written = " + ".join(f"(SELECT count(*) FROM _written_{n})" for n in range(len(plans)))
-    return _PAGE.replace("{writes}", writes).replace("{written}", written)
+    return _PAGE.replace("{written}", written).replace("{writes}", writes)  # whose texts may be anything
 
 
 async def _checked(session: Session, read_model: SqlReadModel, table: Table, types: _Types) -> ReadModelPlan:

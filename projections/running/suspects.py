@@ -69,10 +69,10 @@ class Suspects:
         Look whether a failure that passes with the load of the server may be an event's own.
 
         Raises:
-            ProjectionsError: Nothing else has passed. A source that fills the page is no proof that all fail: where
-                others wait behind it, it is set aside, to ask them.
+            ProjectionsError: Nothing else has passed. Few sources that fill the page are no proof that all fail: where
+                others wait behind them, they are set aside, to ask those.
         """
-        asks_others = self._more and len(self._failed) <= 1
+        asks_others = self._more and len(self._failed) <= self._limit
         if failure.fault is Fault.BATCH and not asks_others and not self._passed_types():
             raise of_all(failure)
 

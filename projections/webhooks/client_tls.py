@@ -14,7 +14,7 @@ from projections.extras import from_extra
 from projections.webhooks.credentials import ClientCertificate, load_key
 from projections.webhooks.errors import InvalidEndpoint
 
-_GROUPS = "X25519:P-256:P-384"
+_GROUPS = "X25519:P-256:P-384:P-521:X448"
 _KEPT = 256
 _CERTIFICATE = "-----BEGIN CERTIFICATE"
 
@@ -90,7 +90,8 @@ def default_context() -> ssl.SSLContext:
     Trust what the system trusts.
 
     Without groups that a receiver may choose to take much of the sender: with DHE 10,000 bits take a second of it, and
-    with TLS 1.3 ffdhe8192 takes 150 ms.
+    with TLS 1.3 ffdhe8192 takes 150 ms. The latter before Python 3.15 only by OpenSSL's configuration: a single group,
+    which Python can set, would also keep certificates of other curves from TLS 1.2.
     """
     return _with_small_groups(ssl.create_default_context())
 
@@ -112,6 +113,4 @@ def _with_small_groups(context: ssl.SSLContext) -> ssl.SSLContext:
     context.set_ciphers(":".join(one["name"] for one in context.get_ciphers() if one["kea"] != "kx-dhe"))
     if hasattr(context, "set_groups"):  # from Python 3.15 on
         context.set_groups(_GROUPS)
-    else:
-        context.set_ecdh_curve("prime256v1")  # and no other: every receiver has it (RFC 8446, section 9.1)
     return context

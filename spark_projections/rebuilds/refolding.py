@@ -37,6 +37,8 @@ SELECT count(*) OVER () AS total, k.source_id, k.seq_nr FROM projections.parked_
 WHERE k.projection_id = $1 AND ($2::text[] IS NULL OR k.source_id = ANY ($2)) ORDER BY k.source_id LIMIT $3
 """
 _CODE = "SELECT version, entity_types FROM projections.projections WHERE projection_id = $1"
+_READ_MODELS = 10
+"""Of a projection, so many may need models to read events of one batch."""
 _BATCH = 5_000
 _TIMEOUT = timedelta(minutes=10)  # of a handler
 
@@ -239,15 +241,16 @@ class Refolding:
             self._alike.handled({envelope.event_type for envelope in page})
 
     async def _try(self, page: Sequence[EventEnvelope]) -> None:
-        """Handle events; after a conflict, a second time: then models read what a statement could not."""
-        try:
-            async with self._session.savepoint():
-                await self._dispatcher.handle(self._session, page)
-        except DatabaseError as error:
-            if not is_conflict(error):
-                raise
-            async with self._session.savepoint():
-                await self._dispatcher.handle(self._session, page)
+        """Handle events; after a conflict again: each has one more read model whose events models are to read."""
+        for _ in range(_READ_MODELS):
+            try:
+                async with self._session.savepoint():
+                    return await self._dispatcher.handle(self._session, page)
+            except DatabaseError as error:
+                if not is_conflict(error):
+                    raise
+        async with self._session.savepoint():
+            return await self._dispatcher.handle(self._session, page)
 
     def _fail_alike(self, error: Exception, envelope: EventEnvelope) -> bool:
         kind = name_of(error.__cause__ or error)

@@ -36,7 +36,17 @@ class Counted(BaseModel):
 
 def envelope(payload: str, version: int) -> EventEnvelope:
     return EventEnvelope(
-        "s", 1, datetime(2024, 1, 1, tzinfo=UTC), 0, UUID(int=1), "t", "Paid exactly", version, payload, None, None
+        "s",
+        1,
+        datetime(2024, 1, 1, tzinfo=UTC),
+        0,
+        UUID(int=1),
+        "t",
+        "Paid exactly",
+        version,
+        payload,
+        None,
+        None,
     )
 
 

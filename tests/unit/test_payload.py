@@ -23,6 +23,7 @@ from journal import (
     event_type,
     event_type_of,
     newest_json,
+    upcast_json,
 )
 from journal.appending import event_row
 from journal.event_types import EventType
@@ -254,6 +255,16 @@ def test_newer_version_says_to_deploy_the_newer_program() -> None:
         InvalidPayload, match=r"was written as version 4; this program knows Left up to version 3"
     ):
         decode(Left, _stored({}, 4))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_upcast_to_what_json_has_not_is_refused(value: float) -> None:
+    @event_type("test.of no number", version=2, upcast={1: lambda _: {"ratio": value, "text": "NaN"}})
+    class Ratio(BaseModel):
+        ratio: float
+
+    with pytest.raises(InvalidPayload, match="the upcast payload is not JSON"):
+        upcast_json(Ratio, 1, "{}", "s", 1)
 
 
 def test_upcast_that_fails_names_the_event_and_the_version() -> None:

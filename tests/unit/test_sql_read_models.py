@@ -8,17 +8,18 @@ import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NewType
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from journal import EventEnvelope
+from journal import EventEnvelope, event_type
 from projections import AtLeastOnce, InvalidHandler, Session, events, handles, projection, reacts, read_model
 from projections.defining import projection_of
 from projections.defining.sql_fields import columns_of, quote_literal
 from projections.running.event_columns import given_columns
+from projections.running.read_model_writer import _page_sql
 from tests.fixtures.read_models import documented
 
 
@@ -366,3 +367,48 @@ def test_what_the_guide_says_of_it_is_what_the_error_says(sql: str, message: str
 
 def test_the_guide_has_the_table() -> None:
     assert len(DOCUMENTED) == 19
+
+
+def test_two_models_of_one_event_type_are_refused_in_one_statement() -> None:
+    @event_type("moved")
+    class One(BaseModel):
+        x: int
+
+    @event_type("moved")
+    class Other(BaseModel):
+        y: int
+
+    with pytest.raises(InvalidHandler, match="reads two models of one event type"):
+
+        @projection("p", entity_type="t")
+        class P:
+            one = events(One)
+            other = events(Other)
+            sums = read_model(
+                "SELECT source_id, sum(v) AS v FROM (SELECT source_id, x AS v FROM one UNION ALL "
+                "SELECT source_id, y AS v FROM other) AS both GROUP BY source_id"
+            )
+
+
+UserId = NewType("UserId", int)
+
+
+def test_a_field_of_a_new_type_is_of_the_type_beneath() -> None:
+    class Named(BaseModel):
+        user: UserId
+
+    assert columns_of(Named)["user"].type == "bigint"
+
+
+def test_a_text_of_a_statement_is_not_replaced() -> None:
+    assert "'{written} {writes}'" in _page_sql([FakePlan("SELECT '{written} {writes}'")])  # type: ignore[list-item]
+
+
+class FakePlan:
+    """One whose statement is a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def upsert(self, _source: str) -> str:
+        return self.text

@@ -84,7 +84,9 @@ BEGIN
                     CASE a.grantee WHEN 0 THEN has_function_privilege('public', f.oid, 'EXECUTE')
                         ELSE has_function_privilege(a.grantee, f.oid, 'EXECUTE') END AS calls
                 FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
-                WHERE a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
+                WHERE a.privilege_type IN (
+                    CASE WHEN p_insert THEN 'INSERT' END, CASE WHEN p_update THEN 'UPDATE' END, CASE WHEN p_delete THEN 'DELETE' END
+                )
             ) AS g
             WHERE c.oid = p_table AND NOT (g.finds AND g.calls)
             LIMIT 1

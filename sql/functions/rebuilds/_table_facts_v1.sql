@@ -47,7 +47,8 @@ AS $$
     SELECT
         format('column %I', a.attname),
         to_jsonb(a) - ARRAY[
-            'attrelid', 'attnum', 'attcacheoff', 'atthasmissing', 'attmissingval', 'attisdropped', 'attacl', 'attoptions'
+            'attrelid', 'attnum', 'attcacheoff', 'atthasmissing', 'attmissingval', 'attisdropped', 'attacl', 'attoptions',
+            'attndims'  -- means nothing, and is not copied
         ] || jsonb_build_object(
             'place', row_number() OVER (ORDER BY a.attnum),
             'default', (SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum),

@@ -8,8 +8,10 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _params CONSTANT text := format(
-        '^ :varno 2 :varattno %s ', (
+    -- Before version 16 the tree of a view begins with two relations of its own.
+    _s CONSTANT text := format('^ :varno %s ', CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 4 ELSE 2 END);
+    _params CONSTANT text := _s || format(
+        ':varattno %s ', (
             SELECT a.attnum FROM pg_catalog.pg_attribute AS a
             WHERE a.attrelid = 'projections.subscriptions_at_hand'::regclass AND a.attname = 'params'
         )
@@ -36,7 +38,7 @@ BEGIN
         _depth := _depth + 1;
         IF _operator IS NOT NULL AND _node[1] = 'VAR' THEN
             _operands := _operands + 1;
-            IF _operands = 1 AND _node[2] !~ _params OR _operands > 1 AND _node[2] ~ '^ :varno 2 ' THEN
+            IF _operands = 1 AND _node[2] !~ _params OR _operands > 1 AND _node[2] ~ _s THEN
                 _operator := NULL;
             END IF;
         ELSIF _depth = _operator + 1 AND _operands = 0 THEN

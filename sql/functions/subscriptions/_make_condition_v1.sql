@@ -24,12 +24,19 @@ DECLARE
     _own CONSTANT text := format('s.condition_id IS NOT DISTINCT FROM %s AND ', p_condition_id);
     _all CONSTANT text := E'CROSS JOIN projections.subscriptions_at_hand AS s\nWHERE ';
     _asked CONSTANT text := format(E'AND (%s\n);\n', p_sql);
+    _named CONSTANT text := _found
+            || E'INNER JOIN unnest(projections_topics, projections_ids) AS projections_wanted (projections_topic, projections_id)\n'
+            '    ON projections_event.projections_topic = projections_wanted.projections_topic\n'
+            'INNER JOIN projections.subscriptions_at_hand AS s ON projections_wanted.projections_id = s.subscription_id\n'
+            'WHERE TRUE ' || _asked;
     _body text;
 BEGIN
     IF NOT p_of_subscriptions THEN
         _body := 'RETURN QUERY ' || format(_events, 'NULL::bigint') || 'WHERE TRUE ' || _asked;
     ELSIF p_by_params THEN
-        _body := E'IF projections_ids IS NOT NULL THEN\n'
+        -- One subscription, as for its past, has nothing to do with the params of others.
+        _body := E'IF projections_ids[1] = ALL (projections_ids) THEN\n' || _named
+            || E'ELSIF projections_ids IS NOT NULL THEN\n'
             || _found || _all || _own || 's.topics @> ARRAY[projections_event.projections_topic] AND ' || _types || _asked
             || _found || _all || _own || 's.patterns IS NOT NULL AND '
             || E'((projections_event.projections_topic, s.subscription_id) IN (SELECT * FROM unnest(projections_topics, projections_ids))) IS TRUE\n'
@@ -38,12 +45,7 @@ BEGIN
             || _found || _all || _own || 'num_nonnulls(s.topics, s.patterns) = 0 AND ' || _types || _asked
             || E'END IF;\n';
     ELSE
-        _body := E'IF projections_ids IS NOT NULL THEN\n'
-            || _found
-            || E'INNER JOIN unnest(projections_topics, projections_ids) AS projections_wanted (projections_topic, projections_id)\n'
-            '    ON projections_event.projections_topic = projections_wanted.projections_topic\n'
-            'INNER JOIN projections.subscriptions_at_hand AS s ON projections_wanted.projections_id = s.subscription_id\n'
-            'WHERE TRUE ' || _asked
+        _body := E'IF projections_ids IS NOT NULL THEN\n' || _named
             || E'END IF;\nIF projections_open THEN\n'
             || _found || _all || format('s.condition_id = %s AND s.topics IS NULL AND s.patterns IS NULL AND ', p_condition_id) || _types
             || _asked

@@ -149,6 +149,47 @@ async def test_where_its_source_fills_a_page_others_are_asked(
     assert told.names("failed", "skipped") == []
 
 
+async def test_where_two_of_them_fill_a_page_others_are_asked(journal: Database) -> None:
+    await happen(journal, "slow1", "slow2", "slow1", "slow2")
+    await happen(journal, "a", "b")
+    async with running(journal, handling(Slow("slow"), None, batch_size=2)) as told:
+        await until_handled(journal, "a", "b")
+        await until(journal, "SELECT count(*) = 2 FROM projections.parked_sources")
+
+    assert told.names("failed", "skipped") == []
+
+
+_CANCELLED_ONCE = """
+CREATE SEQUENCE once;
+CREATE FUNCTION cancel_once() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('public.once') = 1 THEN RAISE 'cancelled' USING ERRCODE = '57014'; END IF;
+    RETURN coalesce(NEW, OLD);
+END $$;
+CREATE TRIGGER cancel_once BEFORE UPDATE OR DELETE ON projections.parked_sources
+FOR EACH ROW WHEN (OLD.decision = 'drop') EXECUTE FUNCTION cancel_once();
+"""
+
+
+async def test_what_came_behind_a_dropped_event_is_handled_though_the_drop_was_cancelled_once(
+    journal: Database,
+) -> None:
+    async def bad_once(_session: Any, _event: Happened, envelope: EventEnvelope) -> None:
+        if (envelope.source_id, envelope.seq_nr) == ("bad", 1):
+            raise ValueError("bad")
+
+    await execute(journal, _CANCELLED_ONCE)
+    await happen(journal, "bad", "bad", "bad", "a")
+    async with running(journal, handling(bad_once, None)) as told:
+        await told.first("parked")
+        async with journal.session() as session:
+            await offsets.ParkedSources(session).drop("p", "bad")
+        await until(journal, GOES_ON)
+
+    assert {("bad", 2), ("bad", 3)} <= {*await effects(journal)}
+    assert await fetchval(journal, "SELECT last_value > 1 FROM once")
+
+
 @pytest.mark.daily(2)
 @DELIVERIES
 async def test_a_server_that_is_slow_for_all_stops_the_range_and_none_is_parked(
@@ -173,6 +214,9 @@ async def test_a_retry_by_hand_that_takes_too_long_stops_nobody(journal: Databas
         async with journal.session() as session:
             await offsets.ParkedSources(session).retry("p", "slow")
         await told.first("error")
+        await until(
+            journal, "SELECT decision = 'waiting' FROM projections.parked_sources"
+        )  # a retry by hand is one
         await happen(journal, "b")
         await until_handled(journal, "a", "b")
         slow.over()

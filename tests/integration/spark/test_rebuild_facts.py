@@ -20,6 +20,7 @@ COPIED = {
     "replica identity of nothing": "ALTER TABLE {t} REPLICA IDENTITY NOTHING",
     "replica identity of an index": "ALTER TABLE {t} ALTER n SET NOT NULL; CREATE UNIQUE INDEX {t}_n ON {t} (n); "
     "ALTER TABLE {t} REPLICA IDENTITY USING INDEX {t}_n",
+    "an array": "ALTER TABLE {t} ADD tags text[] NOT NULL DEFAULT '{{}}'",
     "cluster mark": "ALTER TABLE {t} CLUSTER ON {t}_pkey",
     "targets of columns": "ALTER TABLE {t} ALTER n SET STATISTICS 5; ALTER TABLE {t} ALTER last SET (n_distinct = 5)",
     "targets of indexes": "CREATE INDEX {t}_y ON {t} ((n * 3)); ALTER INDEX {t}_y ALTER COLUMN 1 SET STATISTICS 777",
@@ -109,7 +110,7 @@ SEEN = {
     "pg_class": "relam relchecks relforcerowsecurity relispartition relispopulated relisshared relkind relowner "
     "relpartbound relpersistence relreplident relrowsecurity reltablespace reloftype",
     "pg_attribute": "attalign attbyval attcollation attcompression attfdwoptions atthasdef attidentity attgenerated "
-    "attinhcount attislocal attlen attname attndims attnotnull attstattarget attstorage atttypid atttypmod",
+    "attinhcount attislocal attlen attname attnotnull attstattarget attstorage atttypid atttypmod",
     "pg_constraint": "condeferrable condeferred conenforced coninhcount conislocal connoinherit conperiod contype "
     "convalidated confdeltype confmatchtype confupdtype",
     "pg_index": "indclass indcollation indimmediate indisclustered indisexclusion indislive indisprimary indisready "
@@ -130,7 +131,7 @@ SAID = {
 OF_ITS_OWN = {
     "pg_class": "oid reltype relfilenode relpages reltuples relallvisible relallfrozen relhasindex relnatts "
     "relhasrules relhastriggers relhassubclass relrewrite relfrozenxid relminmxid",
-    "pg_attribute": "attrelid attcacheoff atthasmissing attmissingval",
+    "pg_attribute": "attndims attrelid attcacheoff atthasmissing attmissingval",
     "pg_constraint": "oid",
     "pg_index": "indcheckxmin",
     "pg_statistic_ext": "oid",
