@@ -13,7 +13,7 @@ STORED = [file.stem for kind in ("tables", "views") for file in (ROOT / "sql" / 
 TABLE = re.compile(rf"\bprojections\.({'|'.join(STORED)})\b(?![.(]\w)")
 """Wherever it stands in a text; before a dot it is a module of the package."""
 OWN = {
-    "journal": "captured_tables events imports journals partition_settings partitions schema_versions sources",
+    "journal": "captured_tables events imports journals partition_settings partitions schema_versions sources turns",
     "offsets": "parked_sources projection_ranges projections range_changes read_models source_offsets workers",
     "projections/subscriptions": "conditions directed_events group_ranges group_retries interests matches "
     "subscription_groups subscription_history subscriptions unanswered unasked",
@@ -32,6 +32,7 @@ OTHERS = {
     "projections/demo/demo.py": "projection_ranges projections",
     "projections/demo/rebuilding.py": "events",
     "projections/demo/webhooks.py": "webhook_deliveries",
+    "projections/monitoring/snapshot.py": "captured_tables",
     "projections/monitoring/tracing.py": "events",  # an attribute of spans
     "projections/subscriptions/commands/left_to.py": "workers",
     "projections/subscriptions/commands/unanswered.py": "events",
