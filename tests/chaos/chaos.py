@@ -107,6 +107,7 @@ class Chaos:
         """When all has happened, everything ends soon."""
         await self._pause(float("inf"))
         limit.reschedule(asyncio.get_running_loop().time() + _STUCK)
+        await end_prepared(self.journal)  # one whose answer was lost, which appenders wait for
 
     def _tasks(self) -> list[Any]:
         """Who appends and who works."""
