@@ -144,10 +144,8 @@ def _guard_list(values: Sequence[Any]) -> Sequence[Any]:
     kinds = set(map(type, values))
     if kinds.isdisjoint(_LOOKED_AT):
         return values
-    if (
-        type(values) is tuple
-    ):  # a record, inside of a list: its values are of several types, and it stays a tuple
-        return tuple(map(_guard, values))
+    if type(values) is tuple:
+        return tuple(map(_guard, values))  # a record, inside of a list: its values are of several types
     if not kinds.isdisjoint(_LISTS):
         return list(map(_guard, values))
     place = next(place for place, value in enumerate(values) if type(value) in _GUARDED)

@@ -175,10 +175,8 @@ class _Filling:
             return _written(sql_of(value))
         sql = sql_of(value)
         if self._types[name] == "bigint":  # one that is too large must not fail its page
-            bounded = (
-                f"least(greatest({sql}, {-_LARGEST_INTEGER}), {_LARGEST_INTEGER})"  # which pass over NULL
-            )
-            sql = f"CASE WHEN ({sql}) IS NOT NULL THEN {bounded} END"
+            bounded = f"least(greatest({sql}, {-_LARGEST_INTEGER}), {_LARGEST_INTEGER})"
+            sql = f"CASE WHEN ({sql}) IS NOT NULL THEN {bounded} END"  # of NULL they make a bound
         part = f"({sql})::{_CASTS[name]}"
         return f"coalesce({part}, 1)" if name == "version" else part
 

@@ -142,11 +142,11 @@ class AtLeastOncePipeline:
         except Exception as error:
             if fault_of(error) is not Fault.BATCH:
                 raise
-            if lacks_memory(error) and len(events) == 1:
-                if not self._parts.pages.reads_little(len(self._read)):
-                    raise
-                raise failed_alone(events[0], error) from error
-            alone = failed_alone(events[0], error, Fault.BATCH)
+            if len(events) > 1:
+                raise _Unclear from error
+            if lacks_memory(error) and not self._parts.pages.reads_little(len(self._read)):
+                raise
+            alone = failed_alone(events[0], error)
             self._hold(events, alone)
             raise alone from error
 

@@ -12,7 +12,6 @@ from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
 from projections.failing import Backoff
-from projections.running.blame import lacks_memory
 from projections.running.dispatch import Dispatcher
 from projections.running.read_journal import Reading
 from projections.running.reporting import Reporting, failed_alone
@@ -199,6 +198,5 @@ class Parking:
         except Exception as error:
             if len(page) > 1 or fault_of(error) is not Fault.BATCH:
                 raise
-            fault = Fault.EVENT if lacks_memory(error) else Fault.BATCH
-            raise failed_alone(first, error, fault) from error
+            raise failed_alone(first, error) from error
         self._reporting.handled(page)

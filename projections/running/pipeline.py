@@ -58,9 +58,8 @@ class Pipeline:
         little = self._parts.pages.reads_little(len(envelopes))
         while todo or suspects.any:
             await self._parts.transactions.wait(0)
-            settled = (
-                settled and not suspects.any
-            )  # from here on, what is handled comes after events that are not
+            # From here on, what is handled comes after events that are not.
+            settled = settled and not suspects.any
             if not todo:
                 todo = suspects.decide()[::-1]
             if batch := suspects.left(self._parts.parking.left(todo.pop())):
@@ -110,7 +109,7 @@ class Pipeline:
         except Exception as error:
             if len(batch) > 1 or fault_of(error) is not Fault.BATCH or lacks_memory(error):
                 raise
-            raise failed_alone(batch[0], error, Fault.BATCH) from error
+            raise failed_alone(batch[0], error) from error
         parts.retrying.handled(batch)
         parts.reporting.handled(batch)
 

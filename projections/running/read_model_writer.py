@@ -161,9 +161,8 @@ class ReadModelWriter:
     def __init__(self, schema: str | None = None) -> None:
         self._schema = schema
         self._plans: dict[SqlReadModel, ReadModelPlan] = {}
-        self._by_model: set[SqlReadModel] = (
-            set()
-        )  # models read their events, since the database has refused one
+        self._by_model: set[SqlReadModel] = set()
+        """Models read their events, since the database has refused one."""
 
     def forget(self) -> None:
         """Check all tables again: the database is not the one that they were read from."""

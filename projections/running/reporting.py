@@ -10,6 +10,7 @@ from datetime import datetime
 from journal import EventEnvelope, SliceRange
 from journal.database import Fault
 from projections.errors import HandlerFailed, describe, said
+from projections.running.blame import lacks_memory
 from projections.running.observer import StatusObserver
 from projections.running.tracebacks import shown_trace
 
@@ -97,8 +98,13 @@ def failure_of(envelope: EventEnvelope, failure: Exception) -> str:
     return text if where in text else f"{where}: {text}"
 
 
-def failed_alone(envelope: EventEnvelope, error: Exception, fault: Fault = Fault.EVENT) -> HandlerFailed:
-    """An event alone fails, such as one that needs more memory than there is: its recovery decides."""
+def failed_alone(envelope: EventEnvelope, error: Exception) -> HandlerFailed:
+    """
+    An event alone fails with what less of it might have passed.
+
+    One that needs more memory than there is, its recovery decides about. All else, such as a time-out, may pass later.
+    """
+    fault = Fault.EVENT if lacks_memory(error) else Fault.BATCH
     failure = HandlerFailed(f"{describe(envelope)}: {said(error)}", fault=fault)
     failure.__cause__ = error
     return failure

@@ -73,10 +73,8 @@ class Retrying:
                         failure = error
                     else:
                         return None
-                if (
-                    failure.fault is Fault.BATCH
-                ):  # may take as long again; parked, it is tried again by itself
-                    return failure
+                if failure.fault is Fault.BATCH:
+                    return failure  # it may take as long again; parked, it is tried again by itself
                 self._reporting.attempt_failed(envelope, failure, attempt)
                 if (delay := self._recovery.retries.delay(attempt)) is None:
                     return failure
