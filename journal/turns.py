@@ -29,7 +29,12 @@ async def take_turn(database: Database, chore: str, every: timedelta) -> bool:
     """
     async with database.session() as session:
         await check_version(session)
-        return bool(await session.fetchval(_TAKE, chore, every))
+        return await take(session, chore, every)
+
+
+async def take(session: Session, chore: str, every: timedelta) -> bool:
+    """As :func:`take_turn`, in a session that has checked the schema."""
+    return bool(await session.fetchval(_TAKE, chore, every))
 
 
 async def is_done(session: Session, chore: str, within: timedelta) -> bool:

@@ -94,8 +94,8 @@ class FieldColumn:
             found = f"r.{quote_name(self.key)}" + ("::text" if is_json else "")
         else:
             # NULL is null, as in a record.
-            stored = f"e.payload -> {quote_literal(self.key)}"
-            found = f"nullif(({stored})::text, 'null')" if is_json else stored.replace("->", "->>", 1)
+            key = quote_literal(self.key)
+            found = f"nullif(({self._stored})::text, 'null')" if is_json else f"e.payload ->> {key}"
         return f'(({found}) COLLATE pg_catalog."C")'
 
     @property

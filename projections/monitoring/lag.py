@@ -254,14 +254,15 @@ async def projection_lags(
         number, slice_number, lag, backlog, parked, parked_since = row.values()
         seconds = 0.0 if lag is None else lag.total_seconds()
         unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
-    passed_over: dict[int, int] = {}
+    passed_over: dict[str | None, int] = {None: 0}
     away: JournalUnavailable | None = None
     for status in statuses:
         if status.journal is not None:
             log = offsets.named_log(status, journal)
             try:
                 found = await unhandled_elsewhere(session, status, log, by_slice=by_slice)
-                passed_over[status.projection_id] = await log.at_primary.passed_over()
+                if status.journal not in passed_over:
+                    passed_over[status.journal] = await log.at_primary.passed_over()
             except JournalUnavailable as error:
                 if unreached is None:
                     raise
@@ -277,7 +278,7 @@ async def projection_lags(
             status,
             unhandled[status.projection_id],
             by_slice=by_slice,
-            passed_over=passed_over.get(status.projection_id, 0),
+            passed_over=passed_over[status.journal],
         )
         for status in statuses
         if status.projection_id in unhandled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
@@ -147,15 +148,18 @@ class _Reading(NamedTuple):
             raise InvalidPayload(f"{describe(envelope)} has a value that no column holds: {error}") from None
 
 
+@lru_cache(maxsize=1024)
 def _current(read_model: SqlReadModel) -> dict[str, _Reading]:
-    """By event type, how it is read."""
-    found: dict[str, _Reading] = {}
+    """By event type, how it is read: its model may be several relations of the statement."""
+    used: dict[type[BaseModel], frozenset[str]] = {}
     for relation, model in read_model.models.items():
-        name = event_type_of(model).name
-        used = read_model.statement.reads[relation] | (found[name].used if name in found else frozenset())
-        decode = decoder(model, None if read_model.by_model else frozenset(used))
-        found[name] = _Reading(model, frozenset(used), decode)
-    return found
+        used[model] = used.get(model, frozenset()) | read_model.statement.reads[relation]
+    return {
+        event_type_of(model).name: _Reading(
+            model, fields, decoder(model, None if read_model.by_model else fields)
+        )
+        for model, fields in used.items()
+    }
 
 
 def _check_text(events: Sequence[EventEnvelope], payloads: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from journal import PAGE_BYTES, Database, OwnedSession, Row, Session
-from journal.turns import is_done
+from journal.turns import is_done, take
 from projections.webhooks.retry_policy import RetryPolicy
 
 log = logging.getLogger("projections")
@@ -24,7 +24,6 @@ _FINISH = "SELECT projections._finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, 
 _EXPIRE = "SELECT projections._expire_deliveries_v1()"
 _EXPIRED_AT_ONCE = 1000
 _REAP = "SELECT projections._reap_deliveries_v1()"
-_SHOW = "SELECT projections._take_turn_v1($1, $2)"
 _CHORE = "webhook deliveries"
 _SEEN_WITHIN = timedelta(seconds=30)
 
@@ -138,7 +137,7 @@ async def reap(session: OwnedSession) -> int:
 
 async def show_alive(session: OwnedSession, every: timedelta) -> None:
     """Say that a process delivers, if none has said so for this long."""
-    await session.fetchval(_SHOW, _CHORE, every)
+    await take(session, _CHORE, every)
 
 
 async def delivers(session: Session) -> bool:

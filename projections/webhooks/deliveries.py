@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from journal import Database, NotFound, Row
+from journal import PAGE_BYTES, Database, NotFound, Row
 from journal.limits import check_limit
 from projections.webhooks.checks import check_time
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.erasing import Erasing
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
-from projections.webhooks.log.paging import PAGE_BYTES
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 DeliveryState: TypeAlias = Literal[

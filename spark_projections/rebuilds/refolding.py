@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, NamedTuple
 
 import offsets
@@ -242,15 +243,15 @@ class Refolding:
 
     async def _try(self, page: Sequence[EventEnvelope]) -> None:
         """Handle events; after a conflict again: each has one more read model whose events models are to read."""
-        for _ in range(_READ_MODELS):
+        for attempt in count():
             try:
                 async with self._session.savepoint():
-                    return await self._dispatcher.handle(self._session, page)
+                    await self._dispatcher.handle(self._session, page)
             except DatabaseError as error:
-                if not is_conflict(error):
+                if attempt == _READ_MODELS or not is_conflict(error):
                     raise
-        async with self._session.savepoint():
-            return await self._dispatcher.handle(self._session, page)
+            else:
+                return
 
     def _fail_alike(self, error: Exception, envelope: EventEnvelope) -> bool:
         kind = name_of(error.__cause__ or error)

@@ -146,19 +146,8 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
 
 
 def _projection_values(one: ProjectionLag, by: By) -> dict[str, object]:
-    values = picked(
-        one,
-        "name",
-        "journal",
-        "state",
-        "paused",
-        "backlog",
-        "parked",
-        "handled",
-        "passed_over",
-        lag_seconds="lag",
-    )
-    values |= type_keys(one.entity_types)
+    values = picked(one, "name", "journal", "state", "paused", "backlog", "parked", "handled")
+    values |= picked(one, "passed_over", lag_seconds="lag") | type_keys(one.entity_types)
     if by == "slice":
         values["slices"] = [_part_values(part) | {"slice": part.slice} for part in one.slices]
     elif by != "worker":

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
-from journal import DatabaseWentBack, Generation
+from journal import PAGE_BYTES, DatabaseWentBack, Generation
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.records import AttemptsRequest, ListRequest, LogPage
 
@@ -162,9 +162,6 @@ ATTEMPTS: Final = "att"
 LOOKED: Final = 10_000
 """Rows that a page looks at, at most."""
 
-PAGE_BYTES: Final = 8 * 2**20
-"""Bytes of payloads and answers that a page has at most, unless it has one row alone."""
-
 _FILTERS = ("tenants", "event_ids", "endpoint_ids", "topics")
 _STATUSES = ("success", "failed")
 
@@ -203,7 +200,7 @@ class RowStep(Generic[T]):
     is_last: bool = False
     """Whether the store has looked at as many rows as it may, this one included."""
     size: int = 0
-    """Bytes of what is long in it, and was asked for."""
+    """Bytes of what is long in it, and was asked for: a page has PAGE_BYTES at most, unless it has one row alone."""
 
 
 def walk_of(request: ListRequest, resource: str) -> Walk:
