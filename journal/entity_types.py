@@ -1,4 +1,4 @@
-"""Whose events are read: those of one entity type, of several, or of every one."""
+"""Sets of entity types, whose events are read: one, several, or every one."""
 
 from __future__ import annotations
 

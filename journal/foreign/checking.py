@@ -1,4 +1,4 @@
-"""What is checked before a table is read in place: it is as the mapping says, and nothing of it can be lost."""
+"""Checks of a table before it is read in place: it is as the mapping says, and nothing of it can be lost."""
 
 from __future__ import annotations
 

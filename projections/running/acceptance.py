@@ -1,4 +1,4 @@
-"""Which events of a page are to be handled: no duplicates, none after a gap that is not filled first."""
+"""The events of a page that are to be handled: no duplicates, none after a gap that is not filled first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the statements of read models in SQL are given of a batch: keys of events, or the events themselves."""
+"""Arguments of the statements of read models in SQL: keys of the events of a batch, or the events themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a range tells of its events, to the log and to the observer."""
+"""Reports of a range on its events, to the log and to the observer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler of a group gets."""
+"""The events that a handler of a group gets."""
 
 from __future__ import annotations
 

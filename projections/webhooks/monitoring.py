@@ -1,4 +1,4 @@
-"""What a monitor shows of endpoints and their deliveries, and what its page does with them."""
+"""The part of the monitor that shows endpoints and their deliveries, and acts on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands decide and others do: answers that say whether anybody runs who does it."""
+"""Answers of commands that decide what others do: they say whether anybody runs who does it."""
 
 from __future__ import annotations
 

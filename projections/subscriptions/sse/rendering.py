@@ -1,4 +1,4 @@
-"""What an event becomes for the client of a stream."""
+"""The form of an event for the client of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands of webhooks have: ids of which the beginning is enough, addresses, servers, secrets."""
+"""Parts of several commands of webhooks: ids of which the beginning is enough, addresses, servers, secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the delivery log has, events and the attempts to deliver them, and what its lists are asked for."""
+"""The records of the delivery log, events and the attempts to deliver them, and requests for lists of them."""
 
 from __future__ import annotations
 
